@@ -1,0 +1,1 @@
+"""Scheduling core, simulator and runtime of the block-wise model server."""

@@ -1,0 +1,1 @@
+"""From a configuration file to Serve applications: models, gateway, HTTP, command line."""

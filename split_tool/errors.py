@@ -25,3 +25,15 @@ class ModelRefusedError(SplitToolError):
 
 class NotEquivalentError(SplitToolError):
     """The chain of blocks does not give what the whole model gives."""
+
+
+class OptionError(SplitToolError):
+    """An option, or a combination of options, makes no sense."""
+
+
+class FolderOccupiedError(SplitToolError):
+    """The output folder holds something that must not be overwritten."""
+
+
+class InputsNotFoundError(SplitToolError):
+    """No generated input was accepted by the model; somebody must give sample inputs."""

@@ -124,6 +124,29 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     cause: str | None
 
 
+class SplitRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What was asked of the split tool; a plan is up to date only for the same request.
+
+    Attributes:
+        blocks: Wanted number of blocks; None if not given.
+        max_block_ms: Wanted longest block, in milliseconds; None if not given. With neither, the tool chooses.
+        graph: Which graph to cut; ``auto`` takes the one that measures better.
+        input_shapes: Shapes for measuring, by input name, where the user gave them.
+    """
+
+    blocks: int | None = None
+    max_block_ms: float | None = None
+    graph: Literal["auto", "optimised", "user"] = "auto"
+    input_shapes: dict[str, tuple[int, ...]] = {}
+
+
+class ExternalFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A file with weights that ``model.onnx`` or a block refers to; path relative to the plan folder."""
+
+    path: str
+    sha256: str
+
+
 class SplitPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The chosen cuts of one model, the block files, their measured times and the proof of equality.
 
@@ -142,6 +165,8 @@ class SplitPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         measured_on: Where the times were measured.
         proof: Chain equals whole.
         notes: Plain sentences for people: bounds that no cut gets below, refusals of single cuts.
+        request: What was asked for.
+        external_files: Weights kept outside the ONNX files; empty for most models.
     """
 
     schema_version: int
@@ -157,6 +182,8 @@ class SplitPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     measured_on: MeasuredOn
     proof: Proof
     notes: tuple[str, ...] = ()
+    request: SplitRequest = SplitRequest()
+    external_files: tuple[ExternalFile, ...] = ()
 
     def save(self, folder: Path) -> None:
         """Write ``plan.json`` into ``folder``; the block files are there already."""
@@ -196,6 +223,7 @@ class SplitPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             PlanMismatchError: If a file is missing or has another content.
         """
         expected = {WHOLE_MODEL_FILE: self.source_sha256} | {block.file: block.sha256 for block in self.blocks}
+        expected |= {file.path: file.sha256 for file in self.external_files}
         for name, sha256 in expected.items():
             path = folder / name
             if not path.is_file():

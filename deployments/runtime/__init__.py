@@ -1,0 +1,1 @@
+"""The shell around the scheduling core: allocator actor, lease protocol, device thread, blocks, deployments."""

@@ -1,0 +1,57 @@
+# The verbs one needs: run, demo, test, check, bench, clean. Each does its own set-up (Python 3.11, make and pip only).
+PYTHON ?= python3.11
+VENV ?= .venv
+VENV_TRITON ?= .venv-triton
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+INSTALLED_DEV := $(VENV)/.installed-dev
+TRITON_INSTALLED := $(VENV_TRITON)/.installed
+MODE ?=
+DEMO_MODES := $(foreach mode,$(MODE),--mode $(mode))
+
+.PHONY: run demo test check bench clean models install install-dev
+
+run: models ## serve config.yaml on http://127.0.0.1:8000
+	$(BIN)/python -m serve_app run config.yaml
+
+demo: models ## one minute of mixed load per mode: make demo, or make demo MODE=fifo
+	$(BIN)/python -m benchmarks.demo --config config.yaml $(DEMO_MODES)
+
+models: $(INSTALLED) ## split the example models; does nothing where their plans are up to date
+	$(BIN)/python -m split_tool zoo --out models
+
+test: $(INSTALLED_DEV) $(TRITON_INSTALLED) ## all tests
+	$(BIN)/python -m pytest tests
+
+check: $(INSTALLED_DEV) ## format, lint, types, who may import whom
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: models ## every benchmark that needs no GPU
+	$(BIN)/python -m benchmarks.lease
+	$(BIN)/python -m benchmarks.demo --config config.yaml $(DEMO_MODES)
+
+clean: ## remove environments, caches and split models
+	rm -rf $(VENV) $(VENV_TRITON) models out build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis \
+		.import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+install: $(INSTALLED)
+install-dev: $(INSTALLED_DEV)
+
+$(INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
+	touch $@
+
+$(INSTALLED_DEV): $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+# tritonclient pins a protobuf that Ray cannot use: it gets an environment of its own
+$(TRITON_INSTALLED): tests/e2e/requirements.txt
+	$(PYTHON) -m venv $(VENV_TRITON)
+	$(VENV_TRITON)/bin/python -m pip install --quiet --requirement tests/e2e/requirements.txt
+	touch $@

@@ -1,0 +1,413 @@
+"""One selector thread that carries out what the scheduling core of one device decides.
+
+It owns the socket, the clock and the lease pages; the core (``DeviceAllocator``) owns every decision. Nothing here
+polls: the thread sleeps in the selector until a packet arrives or a time that the core or a lease has asked for.
+
+States of a connection: accepted -> (Hello) -> welcome -> closed. States of the server: recovering (after a start that
+finds pages of living replicas: no grants until all have announced, or 500 ms have passed and none of the others is in
+a turn; a turn that outlives an allocator goes on to its end) -> serving -> closed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import selectors
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from deployments.runtime.lease_page import LeasePage
+from deployments.runtime.messages import (
+    PROTOCOL_VERSION,
+    Announce,
+    Cancel,
+    Finish,
+    Grant,
+    Hello,
+    Refused,
+    Rejected,
+    Slice,
+    Submit,
+    ToAllocator,
+    ToReplica,
+    Welcome,
+    Yield,
+    decode_to_allocator,
+    encode,
+)
+from deployments.runtime.settings import DeviceSettings
+from deployments.runtime.slice_log import SliceLog
+from deployments.runtime.transport import PacketListener, PacketSocket
+from deployments.scheduling.decision import Decision
+from deployments.scheduling.device_allocator import DeviceAllocator
+from deployments.scheduling.errors import NotHolderError, SchedulingError, UnknownRequestError
+from deployments.scheduling.policies.table import make_policy
+from deployments.scheduling.request import RequestId
+
+logger = logging.getLogger(__name__)
+
+RECOVERY_S = 0.5
+SOCKET_FILE = "allocator.sock"
+
+
+class _Replica:
+    """A connection and what the allocator knows of the replica behind it."""
+
+    def __init__(self, connection: PacketSocket) -> None:
+        self.connection = connection
+        self.outbox: deque[bytes] = deque()
+        self.hello: Hello | None = None
+        self.page: LeasePage | None = None
+        self.num_to_announce = 0
+
+
+class _Lease:
+    """A lease that is out."""
+
+    def __init__(self, number: int, replica: _Replica, granted_s: float) -> None:
+        self.number = number
+        self.replica = replica
+        self.last_boundary_s = granted_s
+        self.is_reported = False
+
+
+class AllocatorServer:
+    """Grants turns on one device to the replicas that connect to its socket."""
+
+    def __init__(
+        self,
+        *,
+        settings: DeviceSettings,
+        folder: Path,
+        on_idle: Callable[[], None] | None = None,
+        idle_s: float = 10.0,
+    ) -> None:
+        """Start to listen and serve.
+
+        Args:
+            settings: The device's settings; replicas that state others are refused.
+            folder: Private folder of this device for the socket and the lease pages; created if missing.
+            on_idle: Called once, on the server's thread, when nobody was connected for ``idle_s`` seconds.
+            idle_s: See ``on_idle``.
+        """
+        self.settings = settings
+        self.slices = SliceLog()
+        self.socket_path = folder / SOCKET_FILE
+        self._folder = folder
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        sharing = settings.sharing
+        self._unannounced = _pages_of_living_replicas(folder)
+        self._core = DeviceAllocator(
+            policy=make_policy(sharing.policy, settings.policy_options),
+            exclusive=sharing.exclusive,
+            preemption=sharing.preemption,
+            max_waiting=settings.max_waiting,
+            recovering=bool(self._unannounced),
+        )
+        now_s = time.monotonic()
+        self._recovery_ends_s = now_s + RECOVERY_S if self._unannounced else None
+        self._replicas: dict[str, _Replica] = {}
+        self._leases: dict[RequestId, _Lease] = {}
+        self._num_leases = time.monotonic_ns() // 1_000_000 if self._unannounced else 0
+        self._look_again_s: float | None = None
+        self._on_idle, self._idle_s, self._idle_since_s = on_idle, idle_s, now_s
+        self._lock = threading.Lock()  # held while an event is handled, so that snapshots see whole states
+        self._is_closing = False
+        self._listener = PacketListener(self.socket_path)
+        self._wake_reader, self._wake_writer = socket.socketpair()
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
+        self._selector.register(self._wake_reader, selectors.EVENT_READ, lambda _mask: None)
+        self._thread = threading.Thread(target=self._serve, name=f"allocator-{settings.device}", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop serving and remove the socket; replicas notice at once."""
+        self._is_closing = True
+        self._wake_writer.send(b"x")
+        self._thread.join()
+
+    # --- read by other threads
+
+    def slices_since(self, num_seen: int) -> list[Slice]:
+        """Recorded turns after the first ``num_seen``."""
+        with self._lock:
+            return self.slices.since(num_seen)
+
+    def status(self) -> dict[str, object]:
+        """What the device does right now, as plain values for a page or a test."""
+        with self._lock:
+            now_s = time.monotonic()
+            self._read_pages(now_s)
+            snapshot = self._core.snapshot(now_s)
+            return {
+                "device": self.settings.device,
+                "mode": self.settings.mode,
+                "pid": os.getpid(),
+                "now_s": now_s,
+                "replicas": {owner: r.hello.model for owner, r in self._replicas.items() if r.hello},
+                "snapshot": msgspec.to_builtins(snapshot),
+                "num_slices": self.slices.num_recorded,
+                "busy_s": self.slices.busy_s,
+            }
+
+    # --- the thread
+
+    def _serve(self) -> None:
+        while not self._is_closing:
+            events = self._selector.select(self._timeout_s(time.monotonic()))
+            with self._lock:
+                for key, mask in events:
+                    key.data(mask)
+                self._handle_time(time.monotonic())
+        for replica in list(self._replicas.values()):
+            replica.connection.close()
+        self._listener.close()
+        self._selector.close()
+        self._wake_reader.close()
+        self._wake_writer.close()
+
+    def _timeout_s(self, now_s: float) -> float | None:
+        limit_s = self.settings.lease_limit_s
+        times = [lease.last_boundary_s + limit_s for lease in self._leases.values() if not lease.is_reported]
+        times += [t for t in (self._look_again_s, self._recovery_ends_s) if t is not None]
+        if self._on_idle is not None and not self._replicas:
+            times.append(self._idle_since_s + self._idle_s)
+        return max(min(times) - now_s, 0.0) if times else None
+
+    def _handle_time(self, now_s: float) -> None:
+        if self._recovery_ends_s is not None and now_s >= self._recovery_ends_s:
+            self._try_end_recovery(now_s)
+        if self._look_again_s is not None and now_s >= self._look_again_s:
+            self._read_pages(now_s)
+            self._carry_out(self._core.on_timer(now_s), now_s)
+        self._report_overdue(now_s)
+        if self._on_idle is not None and not self._replicas and now_s >= self._idle_since_s + self._idle_s:
+            on_idle, self._on_idle = self._on_idle, None
+            on_idle()
+
+    def _report_overdue(self, now_s: float) -> None:
+        for request_id, lease in self._leases.items():
+            if lease.is_reported or now_s < lease.last_boundary_s + self.settings.lease_limit_s:
+                continue
+            page = lease.replica.page
+            if page is not None and (progress := page.progress) is not None and progress.lease == lease.number:
+                lease.last_boundary_s = max(lease.last_boundary_s, progress.boundary_s)
+            if page is not None and now_s >= lease.last_boundary_s + self.settings.lease_limit_s:
+                lease.is_reported = True
+                page.mark_overdue(lease.number)
+                logger.error(
+                    "request %s has held %s for over %.1f s without a boundary; its replica (pid %d) is to be replaced",
+                    request_id,
+                    self.settings.device,
+                    self.settings.lease_limit_s,
+                    page.pid,
+                )
+
+    # --- connections
+
+    def _accept(self, _mask: int) -> None:
+        replica = _Replica(self._listener.accept())
+        self._selector.register(
+            replica.connection, selectors.EVENT_READ, lambda mask, replica=replica: self._on_ready(replica, mask)
+        )
+
+    def _on_ready(self, replica: _Replica, mask: int) -> None:
+        if mask & selectors.EVENT_WRITE:
+            self._flush(replica)
+        if mask & selectors.EVENT_READ:
+            self._receive_all(replica)
+
+    def _receive_all(self, replica: _Replica) -> None:
+        while True:
+            try:
+                packet = replica.connection.receive()
+            except BlockingIOError:
+                return
+            if packet is None:
+                self._drop(replica)
+                return
+            now_s = time.monotonic()
+            try:
+                message = decode_to_allocator(packet)
+            except msgspec.DecodeError as error:
+                logger.error("a replica sent a broken packet (%s): its connection is closed", error)
+                self._drop(replica)
+                return
+            self._read_pages(now_s)
+            self._handle(replica, message, now_s)
+            if replica.connection.fileno() < 0:
+                return
+
+    def _drop(self, replica: _Replica) -> None:
+        self._selector.unregister(replica.connection)
+        replica.connection.close()
+        hello = replica.hello
+        if hello is None or self._replicas.get(hello.owner) is not replica:
+            return
+        now_s = time.monotonic()
+        del self._replicas[hello.owner]
+        self._idle_since_s = now_s
+        for request_id in [r for r, lease in self._leases.items() if lease.replica is replica]:
+            del self._leases[request_id]
+        if replica.page is not None:
+            replica.page.close(unlink=True)
+        self._carry_out(self._core.forget_owner(hello.owner, now_s), now_s)
+
+    # --- messages
+
+    def _handle(self, replica: _Replica, message: ToAllocator, now_s: float) -> None:
+        if isinstance(message, Hello):
+            self._on_hello(replica, message, now_s)
+            return
+        if replica.hello is None:
+            logger.error("a connection sent %s before Hello and is closed", type(message).__name__)
+            self._drop(replica)
+            return
+        try:
+            match message:
+                case Submit(request=request):
+                    decision = self._core.submit(request, now_s)
+                case Announce(request=request, blocks_done=blocks_done):
+                    decision = self._core.announce(request, blocks_done=blocks_done, is_holding=False, now_s=now_s)
+                    replica.num_to_announce -= 1
+                case Yield(request_id=request_id, blocks_done=blocks_done, turn=turn):
+                    self.slices.record(turn)
+                    self._leases.pop(request_id, None)
+                    decision = self._core.yield_at_boundary(request_id, blocks_done=blocks_done, now_s=now_s)
+                case Finish(request_id=request_id, turn=turn):
+                    if turn is not None:
+                        self.slices.record(turn)
+                    self._leases.pop(request_id, None)
+                    decision = self._core.finish(request_id, now_s)
+                case Cancel(request_id=request_id):
+                    decision = self._core.cancel(request_id, now_s)
+        except (UnknownRequestError, NotHolderError):
+            if not isinstance(message, Cancel):  # a cancel may cross the finish on its way
+                logger.exception("message out of turn from %s", replica.hello.owner)
+            return
+        except SchedulingError as error:
+            if isinstance(message, Submit):
+                self._reject(replica, message.request.request_id, error)
+            else:
+                logger.exception("message out of turn from %s", replica.hello.owner)
+            return
+        self._carry_out(decision, now_s)
+        if isinstance(message, Announce):
+            self._on_announced(replica, now_s)
+
+    def _on_hello(self, replica: _Replica, hello: Hello, now_s: float) -> None:
+        refusal = None
+        if hello.version != PROTOCOL_VERSION:
+            refusal = Refused(
+                reason="version",
+                message=f"the allocator speaks version {PROTOCOL_VERSION}, the replica version {hello.version}: "
+                "stop the old cluster first",
+            )
+        elif hello.settings != self.settings:
+            refusal = Refused(
+                reason="settings",
+                message=f"model {hello.model!r} states other settings for device {self.settings.device} than the "
+                f"models that are there: {hello.settings.differences(self.settings)}. State them once for all models "
+                "of a device; to change them, stop the models of the device first",
+            )
+        if refusal is not None:
+            self._send(replica, refusal)
+            self._drop(replica)
+            return
+        replica.hello = hello
+        replica.page = LeasePage(self._folder / hello.page, create=False)
+        self._replicas[hello.owner] = replica
+        self._send(replica, Welcome(owner=hello.owner))
+        replica.num_to_announce = hello.num_announced
+        self._on_announced(replica, now_s)
+
+    def _on_announced(self, replica: _Replica, now_s: float) -> None:
+        """End the recovery once every known replica has said what waits."""
+        if replica.num_to_announce == 0 and replica.hello is not None:
+            self._unannounced.discard(replica.hello.page)
+            if self._recovery_ends_s is not None and not self._unannounced:
+                self._try_end_recovery(now_s)
+
+    def _try_end_recovery(self, now_s: float) -> None:
+        """Start to grant, unless a replica that has not announced is in a turn; then look again later."""
+        for name in list(self._unannounced):
+            page = _open_page_of_living_replica(self._folder / name)
+            if page is None:
+                self._unannounced.discard(name)
+                continue
+            is_in_turn = page.progress is not None
+            page.close()
+            if is_in_turn:
+                self._recovery_ends_s = now_s + RECOVERY_S / 10
+                return
+        self._recovery_ends_s = None
+        self._carry_out(self._core.resume(now_s), now_s)
+
+    # --- decisions
+
+    def _read_pages(self, now_s: float) -> None:
+        for request_id, lease in self._leases.items():
+            page = lease.replica.page
+            if page is not None and (progress := page.progress) is not None and progress.lease == lease.number:
+                self._core.progress(request_id, progress.blocks_done, progress.boundary_s, now_s)
+
+    def _carry_out(self, decision: Decision, now_s: float) -> None:
+        self._look_again_s = decision.look_again_s
+        for request in decision.grants:
+            replica = self._replicas[request.owner]
+            self._num_leases += 1
+            self._leases[request.request_id] = _Lease(self._num_leases, replica, now_s)
+            self._send(replica, Grant(request_id=request.request_id, lease=self._num_leases))
+        if decision.revoke is not None and (lease := self._leases.get(decision.revoke)) and lease.replica.page:
+            lease.replica.page.revoke(lease.number)
+        if decision.keep is not None and (lease := self._leases.get(decision.keep)) and lease.replica.page:
+            lease.replica.page.keep()
+
+    def _reject(self, replica: _Replica, request_id: RequestId, error: SchedulingError) -> None:
+        self._send(replica, Rejected(request_id=request_id, error=type(error).__name__, error_args=error.args))
+
+    def _send(self, replica: _Replica, message: ToReplica) -> None:
+        replica.outbox.append(encode(message))
+        if len(replica.outbox) == 1:
+            self._flush(replica)
+
+    def _flush(self, replica: _Replica) -> None:
+        events = selectors.EVENT_READ
+        try:
+            while replica.outbox:
+                replica.connection.send(replica.outbox[0])
+                replica.outbox.popleft()
+        except BlockingIOError:
+            events |= selectors.EVENT_WRITE
+        except OSError:
+            replica.outbox.clear()  # the peer is gone; reading says so next
+        if self._selector.get_key(replica.connection).events != events:
+            self._selector.modify(replica.connection, events, self._selector.get_key(replica.connection).data)
+
+
+def _pages_of_living_replicas(folder: Path) -> set[str]:
+    """File names of the lease pages whose replicas live; those of dead ones are removed."""
+    living = set()
+    for path in folder.glob("*.page"):
+        page = _open_page_of_living_replica(path)
+        if page is not None:
+            living.add(path.name)
+            page.close()
+    return living
+
+
+def _open_page_of_living_replica(path: Path) -> LeasePage | None:
+    with contextlib.suppress(OSError, ValueError):
+        page = LeasePage(path, create=False)
+        if page.is_replica_alive():
+            return page
+        page.close(unlink=True)
+    return None

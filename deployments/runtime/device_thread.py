@@ -1,0 +1,382 @@
+"""The thread of a replica that runs blocks while it holds the device.
+
+It is the only thread that waits for the allocator and the only one that runs blocks. Requests come in from any
+thread; answers go out through a callback. A request is *waiting* (in ``_jobs``, known to the allocator) until a grant
+comes, then in a *turn*; after the turn it is waiting again (yielded at a boundary) or answered. If the allocator dies,
+a turn goes on to its end; then the thread connects to the restarted one and announces what waits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from uuid import uuid4
+
+import numpy as np
+
+from deployments.runtime.block_times import BlockTimes
+from deployments.runtime.blocks import BlockChain, Values
+from deployments.runtime.errors import (
+    AllocatorUnreachableError,
+    BlockFailedError,
+    LeaseOverdueError,
+    ProtocolMismatchError,
+    ReplicaClosedError,
+    SettingsConflictError,
+)
+from deployments.runtime.lease_page import LeasePage
+from deployments.runtime.messages import (
+    PROTOCOL_VERSION,
+    Announce,
+    Cancel,
+    Finish,
+    Grant,
+    Hello,
+    Outcome,
+    Refused,
+    Rejected,
+    Slice,
+    Submit,
+    ToAllocator,
+    Welcome,
+    Yield,
+    decode_to_replica,
+    encode,
+)
+from deployments.runtime.settings import DeviceSettings
+from deployments.runtime.transport import PacketSocket, connect
+from deployments.scheduling.errors import (
+    DuplicateRequestError,
+    InvalidRequestError,
+    ModelQueueFullError,
+    QueueFullError,
+    RefusedError,
+    SchedulingError,
+)
+from deployments.scheduling.request import Request, RequestId
+
+logger = logging.getLogger(__name__)
+
+Result = dict[str, np.ndarray] | Exception
+
+_REJECTIONS: dict[str, type[SchedulingError]] = {
+    kind.__name__: kind
+    for kind in (QueueFullError, ModelQueueFullError, RefusedError, InvalidRequestError, DuplicateRequestError)
+}
+_RECONNECT_S = 0.05
+_CONNECT_LIMIT_S = 30.0
+
+
+class _Job:
+    """A request of this replica that is not answered yet."""
+
+    __slots__ = ("blocks_done", "inputs", "is_cancelled", "is_in_turn", "on_result", "request", "values")
+
+    def __init__(self, request: Request, inputs: Mapping[str, np.ndarray], on_result: Callable[[Result], None]) -> None:
+        self.request = request
+        self.inputs: Mapping[str, np.ndarray] | None = inputs
+        self.values: Values | None = None
+        self.on_result = on_result
+        self.blocks_done = 0
+        self.is_in_turn = False
+        self.is_cancelled = False
+
+
+class DeviceThread:
+    """Runs the requests of one model's replica in the turns that the device's allocator grants."""
+
+    def __init__(
+        self,
+        *,
+        model: str,
+        chain: BlockChain,
+        block_times: BlockTimes,
+        settings: DeviceSettings,
+        find_socket: Callable[[], Path],
+    ) -> None:
+        """Connect to the allocator and start the thread.
+
+        Args:
+            model: Name of the model.
+            chain: Its loaded blocks.
+            block_times: Where measured times go.
+            settings: The device's settings, which the allocator must share.
+            find_socket: Gives the path of the allocator's socket and starts the allocator where there is none; may
+                block; called again after a connection was lost.
+
+        Raises:
+            SettingsConflictError: If other replicas of the device state other settings.
+            AllocatorUnreachableError: If no allocator answers within 30 s.
+            ProtocolMismatchError: If it speaks another version.
+        """
+        self.owner = f"{model}/{uuid4().hex[:12]}"
+        self._model = model
+        self._chain = chain
+        self._block_times = block_times
+        self._settings = settings
+        self._find_socket = find_socket
+        self._lock = threading.Lock()  # guards _jobs, _connection and the order of sends
+        self._jobs: dict[RequestId, _Job] = {}
+        self._connection: PacketSocket | None = None
+        self._page: LeasePage | None = None
+        self._is_closing = False
+        self._failure: Exception | None = None
+        try:
+            self._connect(time.monotonic() + _CONNECT_LIMIT_S)
+        except Exception:
+            self._close_page()
+            raise
+        self._thread = threading.Thread(target=self._serve, name=f"device-{settings.device}", daemon=True)
+        self._thread.start()
+
+    # --- called by other threads
+
+    def submit(self, request: Request, inputs: Mapping[str, np.ndarray], on_result: Callable[[Result], None]) -> None:
+        """Queue a request; ``on_result`` is called exactly once, on the device thread, unless it is cancelled.
+
+        Args:
+            request: What the allocator sees; its ``owner`` is this thread's.
+            inputs: Arrays by name, as the model takes them; not changed, and not to be changed until the answer.
+            on_result: Takes the outputs by name, or the error.
+
+        Raises:
+            ReplicaClosedError: If the thread has been closed.
+        """
+        with self._lock:
+            if self._is_closing:
+                raise ReplicaClosedError(f"the replica of {self._model!r} is shutting down: send the request again")
+            self._jobs[request.request_id] = _Job(request, inputs, on_result)
+            self._try_send(Submit(request=request))
+
+    def cancel(self, request_id: RequestId) -> None:
+        """Forget a request: at once while it waits, at the next boundary while it runs. Unknown ids are ignored."""
+        with self._lock:
+            job = self._jobs.get(request_id)
+            if job is None:
+                return
+            job.is_cancelled = True
+            if not job.is_in_turn:
+                del self._jobs[request_id]
+                self._try_send(Cancel(request_id=request_id))
+
+    @property
+    def num_waiting(self) -> int:
+        """Requests not yet answered."""
+        return len(self._jobs)
+
+    def check_health(self) -> None:
+        """Raise if Serve should replace this replica.
+
+        Raises:
+            LeaseOverdueError: If the current turn lasts longer than a lease may.
+            AllocatorUnreachableError: If the thread has given up.
+        """
+        page = self._page
+        if page is not None and (overdue := page.overdue_lease) is not None:
+            progress = page.progress
+            if progress is not None and progress.lease == overdue:
+                raise LeaseOverdueError(
+                    f"a block of {self._model!r} has run for over {self._settings.lease_limit_s} s on "
+                    f"{self._settings.device}: the replica is replaced; raise lease_limit_s if the block is that long"
+                )
+        if self._failure is not None:
+            raise self._failure
+
+    def close(self) -> None:
+        """Answer all requests with ``ReplicaClosedError`` and end the thread, at the latest at the next boundary."""
+        with self._lock:
+            self._is_closing = True
+            if self._connection is not None:
+                self._connection.shut_down()
+        self._thread.join()
+        self._close_page()
+
+    def _close_page(self) -> None:
+        if self._page is not None:
+            self._page.close(unlink=True)
+            self._page = None
+
+    # --- the connection
+
+    def _connect(self, give_up_s: float) -> None:
+        """Say Hello to the allocator, again and again until it answers."""
+        while True:
+            try:
+                path = self._find_socket()
+                connection = connect(path)
+            except Exception as error:
+                if self._is_closing:
+                    return
+                if time.monotonic() > give_up_s:
+                    raise AllocatorUnreachableError(
+                        f"no allocator answers for device {self._settings.device}: {error}"
+                    ) from error
+                time.sleep(_RECONNECT_S)
+                continue
+            with self._lock:
+                if self._is_closing:
+                    connection.close()
+                    return
+                self._connection = connection
+                self._say_hello(path.parent)
+            if self._is_welcome(connection):
+                return
+            with self._lock:
+                self._connection = None
+            connection.close()
+
+    def _say_hello(self, folder: Path) -> None:
+        if self._page is None or not self._page.path.exists():
+            self._page = LeasePage(folder / f"{uuid4().hex[:12]}.page", create=True)
+        waiting = [job for job in self._jobs.values() if not job.is_in_turn]
+        self._try_send(
+            Hello(
+                version=PROTOCOL_VERSION,
+                owner=self.owner,
+                model=self._model,
+                pid=os.getpid(),
+                page=self._page.path.name,
+                settings=self._settings,
+                num_announced=len(waiting),
+            )
+        )
+        for job in waiting:
+            self._try_send(Announce(request=job.request, blocks_done=job.blocks_done))
+
+    def _is_welcome(self, connection: PacketSocket) -> bool:
+        packet = connection.receive()
+        if packet is None:
+            return False
+        answer = decode_to_replica(packet)
+        if isinstance(answer, Refused):
+            connection.close()
+            if answer.reason == "settings":
+                raise SettingsConflictError(answer.message)
+            raise ProtocolMismatchError(answer.message)
+        assert isinstance(answer, Welcome)
+        return True
+
+    def _try_send(self, message: ToAllocator) -> None:
+        """Send under the lock. Without a connection the message is not needed: Hello will tell all that waits."""
+        if self._connection is None:
+            return
+        with contextlib.suppress(OSError):
+            self._connection.send(encode(message))
+
+    # --- the thread
+
+    def _serve(self) -> None:
+        if self._settings.cores is not None and hasattr(os, "sched_setaffinity"):
+            os.sched_setaffinity(0, self._settings.cores)  # 0: this thread
+        try:
+            while not self._is_closing:
+                self._serve_connection()
+                with self._lock:
+                    if self._connection is not None:
+                        self._connection.close()
+                        self._connection = None
+                if not self._is_closing:
+                    logger.warning("the allocator of %s is gone; reconnecting", self._settings.device)
+                    self._connect(time.monotonic() + _CONNECT_LIMIT_S)
+        except Exception as error:
+            logger.exception("the device thread of %r ends", self._model)
+            self._failure = error
+        with self._lock:
+            self._is_closing = True
+            jobs, self._jobs = list(self._jobs.values()), {}
+        reason = self._failure or ReplicaClosedError(
+            f"the replica of {self._model!r} shut down before the request had run: send it again"
+        )
+        for job in jobs:
+            job.on_result(reason)
+
+    def _serve_connection(self) -> None:
+        """Carry out grants until the allocator is gone."""
+        connection = self._connection
+        if connection is None:
+            return
+        while (packet := connection.receive()) is not None and not self._is_closing:
+            match decode_to_replica(packet):
+                case Grant(request_id=request_id, lease=lease):
+                    self._run_turn(request_id, lease)
+                case Rejected() as rejected:
+                    self._reject(rejected)
+                case other:
+                    raise ProtocolMismatchError(f"unexpected message {other!r} from the allocator")
+
+    def _reject(self, rejected: Rejected) -> None:
+        with self._lock:
+            job = self._jobs.pop(rejected.request_id, None)
+        if job is not None:
+            job.on_result(_REJECTIONS[rejected.error](*rejected.error_args))
+
+    def _run_turn(self, request_id: RequestId, lease: int) -> None:
+        with self._lock:
+            job = self._jobs.get(request_id)
+            if job is None:  # cancelled while the grant was on its way
+                self._try_send(Finish(request_id=request_id, turn=None))
+                return
+            job.is_in_turn = True
+        page = self._page
+        assert page is not None
+        first_block, block_ends_s = job.blocks_done, list[float]()
+        start_ns = time.monotonic_ns()
+        page.begin(lease, first_block, start_ns)
+        outcome, result = self._run_blocks(job, page, lease, start_ns, block_ends_s)
+        page.end()
+        turn = Slice(
+            request_id=request_id,
+            model=self._model,
+            lease=lease,
+            first_block=first_block,
+            start_s=start_ns / 1e9,
+            block_ends_s=tuple(block_ends_s),
+            end_s=time.monotonic(),
+            outcome=outcome,
+        )
+        with self._lock:
+            job.is_in_turn = False
+            if outcome == "yielded" and not job.is_cancelled:
+                self._try_send(Yield(request_id=request_id, blocks_done=job.blocks_done, turn=turn))
+                return
+            del self._jobs[request_id]
+            self._try_send(Finish(request_id=request_id, turn=turn))
+        if result is not None:
+            job.on_result(result)
+
+    def _run_blocks(
+        self, job: _Job, page: LeasePage, lease: int, start_ns: int, block_ends_s: list[float]
+    ) -> tuple[Outcome, Result | None]:
+        """Run block after block until the last, or until the device is wanted back."""
+        chain, began_ns = self._chain, start_ns
+        try:
+            if job.values is None:
+                assert job.inputs is not None
+                job.values, job.inputs = chain.start(job.inputs), None
+            while True:
+                chain.run_block(job.blocks_done, job.values)
+                now_ns = time.monotonic_ns()
+                block_ends_s.append(now_ns / 1e9)
+                self._block_times.observe(job.blocks_done, (now_ns - began_ns) / 1e9)
+                job.blocks_done += 1
+                began_ns = now_ns
+                if job.is_cancelled:
+                    return "cancelled", None
+                if job.blocks_done == chain.num_blocks:
+                    return "finished", chain.finish(job.values)
+                if self._is_closing:
+                    return "cancelled", ReplicaClosedError(
+                        f"the replica of {self._model!r} shut down while the request ran: send it again"
+                    )
+                if page.is_revoked(lease):
+                    return "yielded", None
+                page.begin(lease, job.blocks_done, now_ns)
+        except Exception as error:
+            failure = BlockFailedError(f"block {job.blocks_done} of {self._model!r} failed: {error}")
+            failure.__cause__ = error
+            return "failed", failure

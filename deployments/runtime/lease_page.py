@@ -1,0 +1,131 @@
+"""A page of memory that a replica and its allocator share, so that an undisturbed boundary sends nothing.
+
+Five 64-bit words, each written by one side only and read whole (an aligned 8-byte store is atomic on the processors
+that matter):
+
+====  ==========  ==========================================================================
+word  written by  meaning
+====  ==========  ==========================================================================
+0     replica     its process id
+1     replica     lease << 16 | blocks done, while it runs under a lease; else 0
+2     replica     nanoseconds of the monotonic clock when the running block began
+3     allocator   the lease it wants back at the next boundary; stale numbers mean nothing
+4     allocator   the lease that lasts too long; 0: none
+====  ==========  ==========================================================================
+
+The replica keeps its page's file locked, so that everybody can tell whether it lives: the system releases the lock
+with the process, however it ends (process ids are reused, and dead processes stay listed until they are waited for).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+from pathlib import Path
+
+import msgspec
+
+_PID, _PROGRESS, _BOUNDARY_NS, _REVOKED, _OVERDUE = range(5)
+_PAGE_BYTES = 4096
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """How far the holder has come.
+
+    Attributes:
+        lease: Under which lease it runs.
+        blocks_done: Blocks finished so far.
+        boundary_s: When the running block began, monotonic.
+    """
+
+    lease: int
+    blocks_done: int
+    boundary_s: float
+
+
+class LeasePage:
+    """The shared page of one replica; the replica creates it, the allocator opens it."""
+
+    def __init__(self, path: Path, *, create: bool) -> None:
+        """Map the page at ``path``.
+
+        Raises:
+            OSError: If the file cannot be created or opened.
+        """
+        self.path = path
+        unready = path.with_suffix(".new")  # nobody may see the file before it is locked
+        flags = os.O_RDWR | (os.O_CREAT | os.O_EXCL if create else 0)
+        self._descriptor = os.open(unready if create else path, flags, 0o600)
+        if create:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+            os.ftruncate(self._descriptor, _PAGE_BYTES)
+        self._map = mmap.mmap(self._descriptor, _PAGE_BYTES)
+        self._words = memoryview(self._map).cast("q")
+        if create:
+            self._words[_PID] = os.getpid()
+            unready.rename(path)
+
+    def is_replica_alive(self) -> bool:
+        """Whether the process that created the page lives; asked by others."""
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+        return False
+
+    @property
+    def pid(self) -> int:
+        """Process id of the replica."""
+        return self._words[_PID]
+
+    # --- the replica's side
+
+    def begin(self, lease: int, blocks_done: int, now_ns: int) -> None:
+        """A turn or the next block of it begins now."""
+        self._words[_BOUNDARY_NS] = now_ns
+        self._words[_PROGRESS] = lease << 16 | blocks_done
+
+    def end(self) -> None:
+        """The turn is over."""
+        self._words[_PROGRESS] = 0
+
+    def is_revoked(self, lease: int) -> bool:
+        """Whether the allocator wants this lease back."""
+        return self._words[_REVOKED] == lease
+
+    @property
+    def overdue_lease(self) -> int | None:
+        """The lease that lasts too long, if one does."""
+        return self._words[_OVERDUE] or None
+
+    # --- the allocator's side
+
+    @property
+    def progress(self) -> Progress | None:
+        """How far the replica has come; None if it runs under no lease."""
+        word = self._words[_PROGRESS]
+        if word == 0:
+            return None
+        return Progress(lease=word >> 16, blocks_done=word & 0xFFFF, boundary_s=self._words[_BOUNDARY_NS] / 1e9)
+
+    def revoke(self, lease: int) -> None:
+        """Ask for the lease back at the next boundary."""
+        self._words[_REVOKED] = lease
+
+    def keep(self) -> None:
+        """Take a revocation back."""
+        self._words[_REVOKED] = 0
+
+    def mark_overdue(self, lease: int) -> None:
+        """Say that the lease lasts too long."""
+        self._words[_OVERDUE] = lease
+
+    def close(self, *, unlink: bool = False) -> None:
+        """Unmap the page; with ``unlink`` also remove its file."""
+        self._words.release()
+        self._map.close()
+        os.close(self._descriptor)
+        if unlink:
+            self.path.unlink(missing_ok=True)

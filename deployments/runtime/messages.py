@@ -1,0 +1,171 @@
+"""Messages of the lease protocol between a replica and the allocator of its device.
+
+One message is one packet (SOCK_SEQPACKET keeps the borders). A replica says ``Hello`` first and is answered with
+``Welcome`` or ``Refused``; then it submits requests, is granted leases for them, and gives each lease back with
+``Yield`` (and competes again, as one step) or ``Finish``. Nothing is sent at an undisturbed boundary: progress and the
+revoke flag lie in the replica's lease page (``lease_page.py``).
+
+All times are seconds of the node's monotonic clock, which its processes share.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from deployments.runtime.settings import DeviceSettings
+from deployments.scheduling.request import Request, RequestId
+
+PROTOCOL_VERSION = 1
+
+Outcome = Literal["yielded", "finished", "failed", "cancelled"]
+
+
+class Slice(msgspec.Struct, frozen=True, kw_only=True):
+    """One turn on a device, as the replica saw it.
+
+    Attributes:
+        request_id: Whose turn.
+        model: Its model.
+        lease: Number of the lease; grows with every grant of one allocator.
+        first_block: First block of the turn.
+        start_s: When the first block began.
+        block_ends_s: When each block of the turn ended; shorter by one block where that block failed.
+        end_s: When the turn ended.
+        outcome: Why it ended.
+    """
+
+    request_id: RequestId
+    model: str
+    lease: int
+    first_block: int
+    start_s: float
+    block_ends_s: tuple[float, ...]
+    end_s: float
+    outcome: Outcome
+
+
+class Hello(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """First message of a replica.
+
+    Attributes:
+        version: ``PROTOCOL_VERSION`` of the sender.
+        owner: Unique name of the replica.
+        model: Its model.
+        pid: Its process.
+        page: File name of its lease page, in the folder of the socket.
+        settings: What it takes the device's settings to be.
+        num_announced: How many ``Announce`` follow.
+    """
+
+    version: int
+    owner: str
+    model: str
+    pid: int
+    page: str
+    settings: DeviceSettings
+    num_announced: int
+
+
+class Announce(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A request that waited when the last allocator died.
+
+    A turn that outlives its allocator is not announced: it goes on to its end (the lease page shows it, and the new
+    allocator grants nothing before that).
+    """
+
+    request: Request
+    blocks_done: int
+
+
+class Submit(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A new request wants the device."""
+
+    request: Request
+
+
+class Yield(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The holder gives the device up at a boundary and competes for it again."""
+
+    request_id: RequestId
+    blocks_done: int
+    turn: Slice
+
+
+class Finish(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The holder gives the device up for good; ``turn`` is None if it never began to run."""
+
+    request_id: RequestId
+    turn: Slice | None
+
+
+class Cancel(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The request is no longer wanted: it leaves the queue at once, or the device at the next boundary."""
+
+    request_id: RequestId
+
+
+class Welcome(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The allocator takes the replica in."""
+
+    owner: str
+
+
+class Refused(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The allocator does not take the replica in; it closes the connection after this."""
+
+    reason: Literal["version", "settings"]
+    message: str
+
+
+class Grant(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The device is the request's until the lease is revoked or given back."""
+
+    request_id: RequestId
+    lease: int
+
+
+class Rejected(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The allocator does not queue the request, or no longer: it has ended.
+
+    Attributes:
+        request_id: Which one.
+        error: Name of an error class of ``deployments.scheduling.errors``.
+        error_args: What it is built from.
+    """
+
+    request_id: RequestId
+    error: str
+    error_args: tuple[str | int | float, ...]
+
+
+ToAllocator = Hello | Announce | Submit | Yield | Finish | Cancel
+ToReplica = Welcome | Refused | Grant | Rejected
+
+_encoder = msgspec.msgpack.Encoder()
+_to_allocator_decoder: msgspec.msgpack.Decoder[ToAllocator] = msgspec.msgpack.Decoder(ToAllocator)
+_to_replica_decoder: msgspec.msgpack.Decoder[ToReplica] = msgspec.msgpack.Decoder(ToReplica)
+
+
+def encode(message: ToAllocator | ToReplica) -> bytes:
+    """The message as one packet."""
+    return _encoder.encode(message)
+
+
+def decode_to_allocator(packet: bytes) -> ToAllocator:
+    """The message of a replica.
+
+    Raises:
+        msgspec.DecodeError: If it is none.
+    """
+    return _to_allocator_decoder.decode(packet)
+
+
+def decode_to_replica(packet: bytes) -> ToReplica:
+    """The message of an allocator.
+
+    Raises:
+        msgspec.DecodeError: If it is none.
+    """
+    return _to_replica_decoder.decode(packet)

@@ -1,0 +1,58 @@
+"""What all models of one device share."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+import msgspec
+
+from deployments.scheduling.modes import Mode, find_mode
+
+
+class DeviceSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """One device and how turns on it are granted; every replica of the device must state the same.
+
+    Attributes:
+        kind: ``cpu`` or ``cuda``.
+        index: Which of them; CPU devices are logical.
+        threads: Threads that run one block (CPU), at least 1.
+        cores: Processor cores the device is pinned to, as many as ``threads``; None: not pinned.
+        mode: Name in ``deployments.scheduling.modes.MODES``.
+        policy: Name of a policy instead of the mode's own; None: the mode's.
+        policy_options: Options of the policy, by name.
+        max_waiting: Requests that may wait for the device; one more is refused.
+        lease_limit_s: A single turn without a boundary that lasts longer is reported, and its replica replaced.
+    """
+
+    kind: Literal["cpu", "cuda"] = "cpu"
+    index: int = 0
+    threads: int = 1
+    cores: tuple[int, ...] | None = None
+    mode: str = "slo"
+    policy: str | None = None
+    policy_options: dict[str, float | int | bool | str] = {}
+    max_waiting: int = 1000
+    lease_limit_s: float = 30.0
+
+    @property
+    def device(self) -> str:
+        """Name of the device on its node: ``cpu-0``, ``cuda-1``."""
+        return f"{self.kind}-{self.index}"
+
+    @property
+    def sharing(self) -> Mode:
+        """How the device is shared: the mode, with the policy that was asked for.
+
+        Raises:
+            UnknownPolicyError: If there is no such mode.
+        """
+        mode = find_mode(self.mode)
+        return mode if self.policy is None else replace(mode, policy=self.policy)
+
+    def differences(self, other: DeviceSettings) -> str:
+        """The settings that differ, for an error message: ``mode: 'slo' here, 'fifo' there``."""
+        mine, theirs = msgspec.to_builtins(self), msgspec.to_builtins(other)
+        return ", ".join(
+            f"{key}: {mine[key]!r} here, {theirs[key]!r} there" for key in mine if mine[key] != theirs[key]
+        )

@@ -1,0 +1,29 @@
+"""The last turns of one device, with bounded memory."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from deployments.runtime.messages import Slice
+
+DEFAULT_CAPACITY = 20_000
+
+
+class SliceLog:
+    """A ring of slices in the order in which the allocator learnt of them."""
+
+    def __init__(self, capacity: int = DEFAULT_CAPACITY) -> None:
+        self._ring: deque[Slice] = deque(maxlen=capacity)
+        self.num_recorded = 0
+        self.busy_s = 0.0
+
+    def record(self, turn: Slice) -> None:
+        """Add one turn; the oldest falls out when the ring is full."""
+        self._ring.append(turn)
+        self.num_recorded += 1
+        self.busy_s += turn.end_s - turn.start_s
+
+    def since(self, num_seen: int) -> list[Slice]:
+        """The turns after the first ``num_seen`` ever recorded, as far as they are still there."""
+        num_wanted = min(max(self.num_recorded - num_seen, 0), len(self._ring))
+        return [self._ring[index] for index in range(len(self._ring) - num_wanted, len(self._ring))]

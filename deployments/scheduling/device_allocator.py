@@ -1,0 +1,496 @@
+"""Who holds the device: the state machine that decides, without clock, thread or socket.
+
+A request is *waiting*, *holder*, or gone. Rules, in exclusive mode:
+
+- Never two holders. Never idle while somebody waits, except while recovering.
+- The next holder is chosen at the boundary (late binding). To yield and to compete again is one step, so nobody slips
+  in between; on equal terms the running request goes on, then arrival order decides.
+- In mid-block the policy is asked who should hold the device at the *predicted* boundary. If that is another, the
+  holder is revoked; if the reason goes away before the boundary, it may keep the device.
+- A cancelled holder is revoked whatever the policy says, and is never chosen again.
+
+| event | waiting | holder | device free |
+|---|---|---|---|
+| submit | one more waits; revoke or keep the holder | | granted at once |
+| progress | ignored | its block count moves | |
+| yield_at_boundary | error | best of holder and waiting is granted | error |
+| finish | error | gone; best waiting is granted | error |
+| cancel | gone; revoke or keep the holder | revoked for good | |
+| forget_owner | gone; revoke or keep the holder | gone at once; best waiting is granted | |
+| announce | one more waits | becomes holder, error if there is one | becomes holder, or as submit |
+| resume | | | best waiting is granted: recovery ends |
+| on_timer | revoke or keep the holder | | best waiting is granted |
+
+While recovering nothing is granted and nobody is revoked. With ``exclusive=False`` every request is granted at once.
+A method costs what the policy costs (see there) plus O(1); ``forget_owner``, ``waiting`` and ``snapshot`` are O(n).
+An illegal call raises and changes nothing. Times are monotonic seconds; a ``now_s`` before an earlier one is accepted
+and nothing goes backwards because of it.
+"""
+
+from __future__ import annotations
+
+from deployments.scheduling.candidate import Candidate
+from deployments.scheduling.decision import NOTHING_TO_DO, Decision, Refusal, RequestView, Snapshot
+from deployments.scheduling.errors import (
+    DuplicateRequestError,
+    ModelQueueFullError,
+    NotHolderError,
+    ProgressError,
+    QueueFullError,
+    RefusedError,
+    TwoHoldersError,
+    UnknownRequestError,
+)
+from deployments.scheduling.modes import Preemption
+from deployments.scheduling.policies.policy import Policy
+from deployments.scheduling.request import Request, RequestId, check_block_times
+
+__all__ = ["Decision", "DeviceAllocator"]
+
+_LOOK_AHEAD = 0.1
+_MIN_LOOK_S = 0.0005
+
+
+class DeviceAllocator:
+    """The turns on one device.
+
+    Args:
+        policy: Who should hold the device; a fresh object.
+        exclusive: False: every request is granted at once (mode ``parallel``).
+        preemption: When a holder is asked to give the device up: ``always`` where the policy prefers another, ``auto``
+            where the gain also exceeds the cost, ``never``.
+        max_waiting: Most requests that may wait; None: no bound.
+        max_waiting_per_model: Most requests of one model that may wait; None: no bound.
+        handover_s: Time lost when the device changes hands, in seconds, with what a boundary costs.
+        recovering: True after a restart: nothing is granted until ``resume``.
+    """
+
+    def __init__(
+        self,
+        *,
+        policy: Policy,
+        exclusive: bool = True,
+        preemption: Preemption = "always",
+        max_waiting: int | None = None,
+        max_waiting_per_model: int | None = None,
+        handover_s: float = 0.0,
+        recovering: bool = False,
+    ) -> None:
+        self._policy = policy
+        self._exclusive = exclusive
+        self._preemption = preemption
+        self._max_waiting = max_waiting
+        self._max_waiting_per_model = max_waiting_per_model
+        self._handover_s = handover_s
+        self._recovering = recovering
+        self._candidates: dict[RequestId, Candidate] = {}
+        self._holders: dict[RequestId, Candidate] = {}
+        self._holder: Candidate | None = None
+        self._num_waiting_by_model: dict[str, int] = {}
+        self._num_submitted = 0
+
+    @property
+    def holder(self) -> Request | None:
+        """Who has the device; None if it is free, or in non-exclusive mode."""
+        return None if self._holder is None else self._holder.request
+
+    @property
+    def holders(self) -> tuple[Request, ...]:
+        """All that run; at most one in exclusive mode."""
+        return tuple(candidate.request for candidate in self._holders.values())
+
+    @property
+    def waiting(self) -> tuple[Request, ...]:
+        """All that wait, in arrival order. O(n log n)."""
+        return tuple(candidate.request for candidate in self._waiting_candidates())
+
+    @property
+    def num_waiting(self) -> int:
+        """How many wait."""
+        return len(self._candidates) - len(self._holders)
+
+    @property
+    def is_recovering(self) -> bool:
+        """True until ``resume``."""
+        return self._recovering
+
+    def submit(self, request: Request, now_s: float) -> Decision:
+        """A request wants the device.
+
+        Raises:
+            DuplicateRequestError: If its identity waits or runs already.
+            QueueFullError: If it would have to wait and too many do.
+            ModelQueueFullError: The same for its model.
+            RefusedError: If admission control is on and it could not be on time.
+        """
+        if request.request_id in self._candidates:
+            raise DuplicateRequestError(request.request_id)
+        candidate = Candidate(request, self._num_submitted)
+        if self._exclusive:
+            self._check_bounds(request)
+            wait_s = self._policy.predicted_wait_s(candidate, self._boundary_s(now_s), self._competing_holder())
+            if wait_s is not None:
+                allowed_s = request.deadline_s - now_s - candidate.remaining_s
+                raise RefusedError(request.request_id, wait_s, allowed_s)
+        return self._enter(candidate, now_s)
+
+    def progress(self, request_id: RequestId, blocks_done: int, boundary_s: float, now_s: float) -> None:
+        """Take in how far a holder is, as read from its shared page; decide nothing.
+
+        News that is no news (an ended request, fewer blocks than known) is ignored.
+
+        Args:
+            request_id: The holder.
+            blocks_done: Blocks it has finished.
+            boundary_s: When the running block began, monotonic seconds.
+            now_s: Current monotonic time.
+
+        Raises:
+            ProgressError: If there are not that many blocks.
+        """
+        holder = self._holders.get(request_id)
+        if holder is None or blocks_done < holder.blocks_done:
+            return
+        if blocks_done > holder.num_blocks:
+            raise ProgressError(request_id, f"{blocks_done} blocks reported as finished of {holder.num_blocks}")
+        boundary_s = min(boundary_s, now_s)
+        self._account(holder, boundary_s)
+        holder.run_from(blocks_done, max(boundary_s, holder.block_began_s))
+
+    def yield_at_boundary(
+        self,
+        request_id: RequestId,
+        *,
+        blocks_done: int,
+        now_s: float,
+        block_times_s: tuple[float, ...] | None = None,
+    ) -> Decision:
+        """Give the device up at a block boundary and compete for it again, as one step.
+
+        Args:
+            request_id: The holder.
+            blocks_done: Blocks it has finished; at least one is left.
+            now_s: Current monotonic time.
+            block_times_s: New predictions for all its blocks, in seconds; None: the old ones hold.
+
+        Returns:
+            Who holds the device from now on: the same request if it is still the best. A cancelled holder ends here as
+            if it had finished.
+
+        Raises:
+            NotHolderError: If ``request_id`` does not hold the device.
+            ProgressError: If the blocks do not fit the request; one with all blocks done calls ``finish``.
+            InvalidRequestError: If a predicted time is no number of at least 0.
+        """
+        holder = self._require_holder(request_id)
+        if not holder.blocks_done <= blocks_done < holder.num_blocks:
+            raise ProgressError(
+                request_id,
+                f"yields after {blocks_done} blocks, possible are {holder.blocks_done} to {holder.num_blocks - 1}",
+            )
+        if block_times_s is not None:
+            if len(block_times_s) != holder.num_blocks:
+                raise ProgressError(
+                    request_id, f"{len(block_times_s)} block times for {holder.num_blocks} blocks, one each is needed"
+                )
+            check_block_times(request_id, block_times_s)
+        self._account(holder, now_s)
+        if holder.is_cancelled:
+            self._drop(holder)
+            return self._decide(now_s)
+        holder.stop_at(blocks_done)
+        if block_times_s is not None:
+            holder.set_block_times(block_times_s)
+        if not self._exclusive:
+            holder.run_from(blocks_done, now_s)
+            return Decision(grants=(holder.request,))
+        if self._recovering:
+            self._stop_holding(holder)
+            self._wait(holder)
+            return NOTHING_TO_DO
+        winner = self._best(now_s, holder)
+        if winner is not holder:
+            self._stop_holding(holder)
+            self._wait(holder)
+            return self._grant(winner, now_s)
+        holder.is_revoked = False
+        holder.run_from(blocks_done, now_s)
+        return Decision(grants=(holder.request,), look_again_s=self._look_again_s(now_s, holder))
+
+    def finish(self, request_id: RequestId, now_s: float) -> Decision:
+        """A holder has run its last block, failed, or stopped because it was cancelled.
+
+        Raises:
+            NotHolderError: If ``request_id`` does not hold the device.
+        """
+        holder = self._require_holder(request_id)
+        self._account(holder, now_s)
+        self._drop(holder)
+        return self._decide(now_s)
+
+    def cancel(self, request_id: RequestId, now_s: float) -> Decision:
+        """A waiting request leaves at once; a holder is asked to give the device up at its next boundary.
+
+        Raises:
+            UnknownRequestError: If it neither waits nor runs.
+        """
+        candidate = self._candidates.get(request_id)
+        if candidate is None:
+            raise UnknownRequestError(request_id)
+        if candidate.holding_since_s is None:
+            self._leave(candidate)
+            return self._decide(now_s)
+        if candidate.is_cancelled:
+            return self._decide(now_s)
+        candidate.is_cancelled = True
+        was_revoked, candidate.is_revoked = candidate.is_revoked, True
+        return NOTHING_TO_DO if was_revoked else Decision(revoke=request_id)
+
+    def forget_owner(self, owner: str, now_s: float) -> Decision:
+        """A connection is lost: what its replica holds is free at once, what it waits for is dropped. O(n)."""
+        for candidate in [each for each in self._candidates.values() if each.request.owner == owner]:
+            if candidate.holding_since_s is None:
+                self._leave(candidate)
+            else:
+                self._account(candidate, now_s)
+                self._drop(candidate)
+        return self._decide(now_s)
+
+    def announce(self, request: Request, *, blocks_done: int, is_holding: bool, now_s: float) -> Decision:
+        """After a restart a replica says what it holds and what waits; queue bounds and admission do not apply again.
+
+        Args:
+            request: As it was submitted.
+            blocks_done: Blocks it has finished.
+            is_holding: True if it runs a block now.
+            now_s: Current monotonic time.
+
+        Raises:
+            DuplicateRequestError: If its identity waits or runs already.
+            ProgressError: If there are not that many blocks.
+            TwoHoldersError: If it holds the device and another does too (exclusive mode).
+        """
+        if request.request_id in self._candidates:
+            raise DuplicateRequestError(request.request_id)
+        num_blocks = len(request.block_times_s)
+        if not 0 <= blocks_done < num_blocks + is_holding:
+            raise ProgressError(request.request_id, f"announced with {blocks_done} of {num_blocks} blocks finished")
+        if is_holding and self._exclusive and self._holder is not None:
+            raise TwoHoldersError(request.request_id, self._holder.request.request_id)
+        candidate = Candidate(request, self._num_submitted, blocks_done=blocks_done)
+        if not is_holding:
+            return self._enter(candidate, now_s)
+        self._num_submitted += 1
+        self._candidates[request.request_id] = candidate
+        self._hold(candidate, now_s)
+        return self._decide(now_s)
+
+    def resume(self, now_s: float) -> Decision:
+        """The recovery window has ended: grants start."""
+        self._recovering = False
+        return self._decide(now_s)
+
+    def on_timer(self, now_s: float) -> Decision:
+        """The time of ``look_again_s`` has come; harmless at any other time."""
+        return self._decide(now_s)
+
+    def snapshot(self, now_s: float) -> Snapshot:
+        """Everything a live page shows. O(n log n)."""
+        waiting = self._waiting_candidates()
+        return Snapshot(
+            now_s=now_s,
+            is_recovering=self._recovering,
+            holders=tuple(_view(candidate, now_s) for candidate in self._holders.values()),
+            waiting=tuple(_view(candidate, now_s) for candidate in waiting),
+            waiting_s=sum(candidate.remaining_s for candidate in waiting),
+        )
+
+    def _enter(self, candidate: Candidate, now_s: float) -> Decision:
+        """Let a request in that was checked before."""
+        self._num_submitted += 1
+        self._candidates[candidate.request.request_id] = candidate
+        if not self._exclusive and not self._recovering:
+            return self._grant(candidate, now_s)
+        self._wait(candidate)
+        return self._decide(now_s)
+
+    def _decide(self, now_s: float) -> Decision:
+        """What follows from the state: grants if the device is free, else revoke or keep. Changes the state so."""
+        if self._recovering:
+            return NOTHING_TO_DO
+        if not self._exclusive:
+            return self._grant_all(now_s)
+        holder = self._holder
+        refused = self._refuse(now_s)
+        if holder is None:
+            if not self.num_waiting:
+                return Decision(refused=refused) if refused else NOTHING_TO_DO
+            winner = self._policy.choose(now_s, None)
+            assert winner is not None
+            return self._grant(winner, now_s, refused)
+        if holder.is_cancelled:
+            return Decision(refused=refused) if refused else NOTHING_TO_DO
+        should_go = self._should_go(now_s, holder)
+        was_revoked, holder.is_revoked = holder.is_revoked, should_go
+        look_again_s = None if should_go else self._look_again_s(now_s, holder)
+        if should_go is was_revoked and look_again_s is None and not refused:
+            return NOTHING_TO_DO
+        request_id = holder.request.request_id
+        return Decision(
+            revoke=request_id if should_go and not was_revoked else None,
+            keep=request_id if was_revoked and not should_go else None,
+            refused=refused,
+            look_again_s=look_again_s,
+        )
+
+    def _should_go(self, now_s: float, holder: Candidate) -> bool:
+        """True if another should hold the device from the next boundary on."""
+        if self._preemption == "never" or holder.blocks_done + 1 >= holder.num_blocks or not self.num_waiting:
+            return False
+        return self._best(self._boundary_s(now_s), holder) is not holder
+
+    def _best(self, at_s: float, holder: Candidate) -> Candidate:
+        """Who should hold the device at a boundary, the holder or one that waits."""
+        if self._preemption == "never":
+            return holder
+        winner = self._policy.choose(at_s, holder)
+        if winner is None or winner is holder:
+            return holder
+        if self._preemption == "auto" and not self._policy.is_worth(winner, holder, at_s, self._handover_s):
+            return holder
+        return winner
+
+    def _boundary_s(self, now_s: float) -> float:
+        """The predicted next boundary; now if the device is free, or the running block takes longer than predicted."""
+        holder = self._holder
+        return now_s if holder is None else max(now_s, holder.block_began_s + holder.running_block_s)
+
+    def _look_again_s(self, now_s: float, holder: Candidate) -> float | None:
+        """When to ask the policy again, shortly before a boundary it has not been asked about; None: no need."""
+        if self._preemption == "never" or holder.is_in_last_block or not self.num_waiting:
+            return None
+        change_s = self._policy.next_change_s(now_s, holder)
+        if change_s is None:
+            return None
+        block_s = holder.running_block_s
+        ahead_s = _LOOK_AHEAD * block_s
+        look_s = holder.block_began_s + block_s - ahead_s
+        if look_s <= now_s:
+            look_s = max(now_s, holder.block_began_s + block_s) + max(block_s - ahead_s, _MIN_LOOK_S)
+        return max(look_s, change_s)
+
+    def _grant_all(self, now_s: float) -> Decision:
+        """Non-exclusive mode after a recovery: all that wait run."""
+        waiting = self._waiting_candidates()
+        if not waiting:
+            return NOTHING_TO_DO
+        for candidate in waiting:
+            self._leave(candidate)
+            self._candidates[candidate.request.request_id] = candidate
+            self._hold(candidate, now_s)
+        return Decision(grants=tuple(candidate.request for candidate in waiting))
+
+    def _grant(self, winner: Candidate, now_s: float, refused: tuple[Refusal, ...] = ()) -> Decision:
+        if self._exclusive:
+            self._stop_waiting(winner)
+        self._hold(winner, now_s + self._handover_s)
+        look_again_s = self._look_again_s(now_s, winner) if self._exclusive else None
+        return Decision(grants=(winner.request,), refused=refused, look_again_s=look_again_s)
+
+    def _refuse(self, now_s: float) -> tuple[Refusal, ...]:
+        """Give up the waiting requests that admission control names."""
+        boundary_s = self._boundary_s(now_s)
+        late = self._policy.refuse(boundary_s, self._competing_holder())
+        refused = []
+        for candidate in late:
+            self._leave(candidate)
+            allowed_s = candidate.deadline_s - now_s - candidate.remaining_s
+            wait_s = max(boundary_s - now_s, allowed_s)
+            error = RefusedError(candidate.request.request_id, wait_s, allowed_s)
+            refused.append(Refusal(request=candidate.request, error=error))
+        return tuple(refused)
+
+    def _wait(self, candidate: Candidate) -> None:
+        self._policy.add(candidate)
+        model = candidate.model
+        self._num_waiting_by_model[model] = self._num_waiting_by_model.get(model, 0) + 1
+
+    def _stop_waiting(self, candidate: Candidate) -> None:
+        self._policy.remove(candidate)
+        self._num_waiting_by_model[candidate.model] -= 1
+        if not self._num_waiting_by_model[candidate.model]:
+            del self._num_waiting_by_model[candidate.model]
+
+    def _leave(self, candidate: Candidate) -> None:
+        """A waiting request is gone."""
+        self._stop_waiting(candidate)
+        del self._candidates[candidate.request.request_id]
+
+    def _hold(self, candidate: Candidate, began_s: float) -> None:
+        candidate.holding_since_s = began_s
+        candidate.run_from(candidate.blocks_done, began_s)
+        self._holders[candidate.request.request_id] = candidate
+        if self._exclusive:
+            assert self._holder is None
+            self._holder = candidate
+
+    def _stop_holding(self, holder: Candidate) -> None:
+        holder.holding_since_s = None
+        holder.is_revoked = False
+        holder.stop_at(min(holder.blocks_done, holder.num_blocks))
+        del self._holders[holder.request.request_id]
+        self._holder = None
+
+    def _drop(self, holder: Candidate) -> None:
+        """A holder is gone."""
+        self._stop_holding(holder)
+        del self._candidates[holder.request.request_id]
+
+    def _account(self, holder: Candidate, until_s: float) -> None:
+        """Tell the policy what the holder used of the device since its last boundary."""
+        if self._exclusive and until_s > holder.block_began_s:
+            self._policy.progress(holder, until_s - holder.block_began_s, until_s)
+
+    def _competing_holder(self) -> Candidate | None:
+        holder = self._holder
+        return None if holder is None or holder.is_cancelled else holder
+
+    def _require_holder(self, request_id: RequestId) -> Candidate:
+        holder = self._holders.get(request_id)
+        if holder is None:
+            raise NotHolderError(request_id, tuple(self._holders))
+        return holder
+
+    def _check_bounds(self, request: Request) -> None:
+        if self._holder is None and not self._recovering:
+            return
+        if self._max_waiting is not None and self.num_waiting >= self._max_waiting:
+            raise QueueFullError(request.request_id, self.num_waiting, self._max_waiting)
+        limit = self._max_waiting_per_model
+        if limit is not None:
+            num_waiting = self._num_waiting_by_model.get(request.model, 0)
+            if num_waiting >= limit:
+                raise ModelQueueFullError(request.request_id, request.model, num_waiting, limit)
+
+    def _waiting_candidates(self) -> list[Candidate]:
+        waiting = [each for each in self._candidates.values() if each.holding_since_s is None]
+        return sorted(waiting, key=lambda each: (each.arrival_s, each.sequence))
+
+
+def _view(candidate: Candidate, now_s: float) -> RequestView:
+    request = candidate.request
+    since_s = candidate.holding_since_s
+    return RequestView(
+        request_id=request.request_id,
+        model=request.model,
+        owner=request.owner,
+        priority=request.priority,
+        blocks_done=candidate.blocks_done,
+        num_blocks=candidate.num_blocks,
+        age_s=now_s - request.arrival_s,
+        held_s=None if since_s is None else max(0.0, now_s - since_s),
+        remaining_s=candidate.remaining_s,
+        time_to_deadline_s=request.deadline_s - now_s,
+        is_revoked=candidate.is_revoked,
+        is_cancelled=candidate.is_cancelled,
+    )

@@ -1,0 +1,52 @@
+"""The largest set of requests that can all be on time (Moore 1968, with Hodgson)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from heapq import heappop, heappush
+
+from deployments.scheduling.candidate import Candidate
+
+
+def deadline_order(waiting: Iterable[Candidate], holder: Candidate | None) -> list[Candidate]:
+    """All of them by deadline; on equal deadlines the holder, then arrival order. O(n log n)."""
+    ordered = sorted(waiting, key=deadline_key)
+    if holder is not None:
+        place = 0
+        while place < len(ordered) and ordered[place].deadline_s < holder.deadline_s:
+            place += 1
+        ordered.insert(place, holder)
+    return ordered
+
+
+def deadline_key(candidate: Candidate) -> tuple[float, float, int]:
+    """What ``deadline_order`` sorts the waiting by."""
+    return candidate.deadline_s, candidate.arrival_s, candidate.sequence
+
+
+def set_aside(ordered: Sequence[Candidate], start_s: float, holder: Candidate | None) -> list[Candidate]:
+    """Who has to be late so that as many as possible are on time; the fewest, and the longest of them.
+
+    Walk in deadline order adding up remaining time; whenever the sum passes a deadline, set aside the longest remaining
+    request seen so far (on equal times the last that arrived, the holder last of all). O(n log n).
+
+    Args:
+        ordered: By deadline.
+        start_s: When the first of them can run, monotonic seconds.
+        holder: Who has the device, if it is among them.
+    """
+    aside: list[Candidate] = []
+    longest: list[tuple[float, float, int, Candidate]] = []
+    end_s = start_s
+    for candidate in ordered:
+        remaining_s = candidate.remaining_s
+        end_s += remaining_s
+        if candidate is holder:
+            heappush(longest, (-remaining_s, float("inf"), candidate.sequence, candidate))
+        else:
+            heappush(longest, (-remaining_s, -candidate.arrival_s, -candidate.sequence, candidate))
+        if end_s > candidate.deadline_s:
+            late = heappop(longest)[3]
+            end_s -= late.remaining_s
+            aside.append(late)
+    return aside

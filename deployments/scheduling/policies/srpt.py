@@ -1,0 +1,24 @@
+"""``srpt``: shortest remaining processing time, asked again at every boundary."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from deployments.scheduling.candidate import Candidate
+from deployments.scheduling.policies.keyed_order import KeyedOrder, smallest_key
+from deployments.scheduling.policies.levels import Levels
+from deployments.scheduling.policies.options import StarvationOptions
+
+
+def _remaining_s(candidate: Candidate) -> float:
+    return candidate.remaining_s
+
+
+def should_hold(waiting: Sequence[Candidate], holder: Candidate | None, now_s: float) -> Candidate | None:
+    """Who needs the device for the shortest time from now on; on equal times the holder, then who arrived first."""
+    return smallest_key(waiting, holder, _remaining_s, is_preemptive=True)
+
+
+def make_srpt(options: StarvationOptions) -> Levels[KeyedOrder]:
+    """The policy; within a level ``should_hold`` decides."""
+    return Levels(lambda: KeyedOrder(_remaining_s, is_preemptive=True), options)

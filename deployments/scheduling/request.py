@@ -1,0 +1,60 @@
+"""What a replica asks the device for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NewType
+
+from deployments.scheduling.errors import InvalidRequestError
+
+RequestId = NewType("RequestId", str)
+
+_INFINITE = float("inf")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One inference that needs the device.
+
+    Attributes:
+        request_id: Identity, unique among all requests that wait or run.
+        model: Name of the model; requests of one model stay in arrival order where the policy says so.
+        owner: The connection (replica) that runs it.
+        arrival_s: When it entered the system, monotonic seconds.
+        isolated_s: Isolated time L, the whole model alone on the device, in seconds; more than 0.
+        block_times_s: Predicted time of each block in seconds, in run order; one entry when not split.
+        deadline_s: When it should be finished, monotonic seconds: its own, or arrival + alpha x L; infinity for never.
+        priority: Level, 1 is the highest.
+
+    Raises:
+        InvalidRequestError: If a field cannot be scheduled.
+    """
+
+    request_id: RequestId
+    model: str
+    owner: str
+    arrival_s: float
+    isolated_s: float
+    block_times_s: tuple[float, ...]
+    deadline_s: float
+    priority: int = 1
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.isolated_s < _INFINITE:
+            raise InvalidRequestError(self.request_id, f"isolated_s is {self.isolated_s}, needed is a number above 0")
+        if not -_INFINITE < self.arrival_s < _INFINITE:
+            raise InvalidRequestError(self.request_id, f"arrival_s is {self.arrival_s}, needed is a number")
+        if self.deadline_s != self.deadline_s:
+            raise InvalidRequestError(self.request_id, "deadline_s is not a number")
+        if self.priority < 1:
+            raise InvalidRequestError(self.request_id, f"priority is {self.priority}, 1 is the highest level")
+        check_block_times(self.request_id, self.block_times_s)
+
+
+def check_block_times(request_id: RequestId, block_times_s: tuple[float, ...]) -> None:
+    """Raise InvalidRequestError unless there is at least one block and every time is a number, at least 0."""
+    if not block_times_s:
+        raise InvalidRequestError(request_id, "block_times_s is empty, a model that is not split has one block")
+    for time_s in block_times_s:
+        if not 0.0 <= time_s < _INFINITE:
+            raise InvalidRequestError(request_id, f"block_times_s has {time_s}, needed are numbers of at least 0")

@@ -1,0 +1,77 @@
+"""Command line of the server: ``python -m serve_app run | check config.yaml``."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import FrameType
+
+from rich.console import Console
+
+from serve_app.config import ServerConfig, load_config
+from serve_app.errors import ServeAppError
+from serve_app.server import Server
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line; returns the exit code: 1 for a known fault, told in one message."""
+    parser = argparse.ArgumentParser(prog="serve_app", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    run = commands.add_parser("run", help="check the configuration, start the server, wait for Ctrl-C")
+    check = commands.add_parser("check", help="check the configuration and say what it serves")
+    for command in (run, check):
+        command.add_argument("config", nargs="?", default="config.yaml", type=Path)
+        command.add_argument("--mode", help="mode of every device, instead of the one in the file")
+        command.add_argument("--port", type=int, help="HTTP port, instead of the one in the file")
+    run.add_argument("--no-haproxy", action="store_true", help="use Serve's own HTTP proxy (slower)")
+    options = parser.parse_args(arguments)
+    try:
+        config = load_config(options.config, mode=options.mode, port=options.port)
+        if options.command == "check":
+            _describe(config)
+            return 0
+        return _run(config, use_haproxy=False if options.no_haproxy else None)
+    except ServeAppError as error:
+        print(f"serve_app: {error}", file=sys.stderr)
+        return 1
+
+
+def _describe(config: ServerConfig) -> None:
+    print(f"http://{config.host}:{config.port} serves {len(config.models)} models:")
+    for model in config.models:
+        print(f"  {model.model}: device {model.device.to_settings().device}, mode {model.device.mode}, {model.folder}")
+
+
+def _run(config: ServerConfig, *, use_haproxy: bool | None) -> int:
+    for number in (signal.SIGINT, signal.SIGTERM):  # SIGINT too: shells start background jobs with it ignored
+        signal.signal(number, _raise_interrupt)
+    console = Console(stderr=True)
+    with Server(config, use_haproxy=use_haproxy) as server:
+        try:
+            with console.status("starting Ray Serve") as status:
+
+                def report(states: Mapping[str, str]) -> None:
+                    status.update("starting: " + ", ".join(f"{name} {state}" for name, state in states.items()))
+
+                server.wait_until_ready(report)
+            proxy = "HAProxy" if server.uses_haproxy else "Serve's own proxy"
+            print(f"ready: {server.url} ({', '.join(model.model for model in config.models)}; {proxy})", flush=True)
+            print(f"log: {server.log_path}\nCtrl-C ends the server", flush=True)
+            code = server.wait()
+            raise_text = f"Serve ended by itself with code {code}; its log was {server.log_path}"
+            print(f"serve_app: {raise_text}", file=sys.stderr)
+            return 1
+        except KeyboardInterrupt:
+            console.print("stopping")
+            return 0
+
+
+def _raise_interrupt(_signal: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,23 @@
+"""What can be wrong before anything is served."""
+
+from __future__ import annotations
+
+
+class ServeAppError(Exception):
+    """Base of all errors of this package; the message says what to do."""
+
+
+class ConfigError(ServeAppError):
+    """The configuration is wrong: the message names the key, the value and what is allowed."""
+
+
+class RepositoryMissingError(ServeAppError):
+    """The model repository or a model in it is not there; the message has the command that makes it."""
+
+
+class PortInUseError(ServeAppError):
+    """Somebody else listens on a port that the server needs."""
+
+
+class StartFailedError(ServeAppError):
+    """An application did not come up."""

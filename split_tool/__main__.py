@@ -1,0 +1,177 @@
+"""Command line: ``python -m split_tool split | show | verify | zoo | plot``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+from rich.console import Console
+
+from split_tool.errors import OptionError, SplitToolError
+from split_tool.plan import SplitPlan
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; 0 if it worked, 1 if the tool refused, 2 for wrong usage."""
+    options = _parser().parse_args(arguments)
+    try:
+        result: int = options.run(options)
+    except SplitToolError as error:
+        print(f"split_tool: {' '.join(str(error).split())}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(f"split_tool: {error.strerror}: {error.filename}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("split_tool: interrupted, nothing was written", file=sys.stderr)
+        return 130
+    return result
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="split_tool", description="Split an ONNX model into consecutive blocks of even run time."
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    split = commands.add_parser("split", help="split a model and write its plan and block files")
+    split.add_argument("model", type=Path, metavar="MODEL", help="the ONNX file")
+    split.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder for the plan")
+    goal = split.add_mutually_exclusive_group()
+    goal.add_argument("--blocks", default="auto", metavar="K", help="number of blocks, or auto (default)")
+    goal.add_argument("--max-block-ms", type=float, metavar="X", help="longest block, in milliseconds")
+    split.add_argument("--name", help="name of the model (default: the file's)")
+    split.add_argument("--threads", type=int, default=1, metavar="N", help="intra-op threads (default 1)")
+    split.add_argument(
+        "--input", action="append", default=[], metavar="NAME=SHAPE", help="shape to measure with: image=1x3x224x224"
+    )
+    split.add_argument("--samples-from", type=Path, metavar="FILE.npz", help="real inputs to measure and compare with")
+    split.add_argument("--graph", choices=("auto", "optimised", "user"), default="auto", help="which graph to cut")
+    split.add_argument("--force", action="store_true", help="replace a plan of another model, machine or request")
+    split.add_argument("--json", action="store_true", help="print the plan as JSON")
+    split.set_defaults(run=_split)
+
+    show = commands.add_parser("show", help="print a plan")
+    show.add_argument("folder", type=Path, metavar="DIR")
+    show.add_argument("--json", action="store_true", help="print it as JSON")
+    show.set_defaults(run=_show)
+
+    verify = commands.add_parser("verify", help="compare the chain of blocks with the whole model again")
+    verify.add_argument("folder", type=Path, metavar="DIR")
+    verify.add_argument("--samples", type=int, default=3, metavar="N", help="random inputs (default 3)")
+    verify.add_argument("--seed", type=int, default=1000, metavar="S", help="seed of the first (default 1000)")
+    verify.set_defaults(run=_verify)
+
+    zoo = commands.add_parser("zoo", help="split the models that come with the onnx package")
+    zoo.add_argument("--out", type=Path, default=Path("models"), metavar="DIR", help="folder (default models)")
+    zoo.add_argument("--only", metavar="A,B", help="these models instead of the default five")
+    zoo.add_argument("--threads", type=int, default=1, metavar="N", help="intra-op threads (default 1)")
+    zoo.add_argument("--force", action="store_true", help="split again even what is up to date")
+    zoo.set_defaults(run=_zoo)
+
+    plot = commands.add_parser("plot", help="draw a plan: block times and bytes at the cuts")
+    plot.add_argument("folder", type=Path, metavar="DIR")
+    plot.add_argument("--out", type=Path, required=True, metavar="FILE.png", help="picture (png, svg or pdf)")
+    plot.set_defaults(run=_plot)
+    return parser
+
+
+def _split(options: argparse.Namespace) -> int:
+    from split_tool.inputs import load_samples, parse_shapes
+    from split_tool.progress import ProgressBar
+    from split_tool.splitting import default_name, split
+
+    is_there = ((options.out / "plan.json").is_file() and SplitPlan.load(options.out)) or None
+    with ProgressBar(options.name or default_name(options.model)) as report:
+        plan = split(
+            options.model,
+            options.out,
+            blocks=_num_blocks(options.blocks),
+            max_block_ms=options.max_block_ms,
+            name=options.name,
+            num_threads=options.threads,
+            input_shapes=parse_shapes(options.input),
+            graph=options.graph,
+            force=options.force,
+            samples=load_samples(options.samples_from) if options.samples_from else None,
+            report=report,
+        )
+    if plan == is_there:
+        print(f"{options.out} is up to date: same model, machine, runtime and request", file=sys.stderr)
+    _print(plan, as_json=options.json)
+    return 0
+
+
+def _show(options: argparse.Namespace) -> int:
+    _print(SplitPlan.load(options.folder), as_json=options.json)
+    return 0
+
+
+def _verify(options: argparse.Namespace) -> int:
+    from split_tool.checking import verify_folder
+
+    proof = verify_folder(options.folder, num_samples=options.samples, seed=options.seed)
+    difference = "" if proof.cause is None else f", at most {proof.max_abs_difference:.3g} apart ({proof.cause})"
+    print(f"{options.folder}: {proof.verdict} on {proof.num_samples} random inputs, seed {proof.seed}{difference}")
+    return 0
+
+
+def _zoo(options: argparse.Namespace) -> int:
+    from split_tool.progress import ProgressBar
+    from split_tool.report import overhead_pct
+    from split_tool.zoo import DEFAULT_MODELS, ZooResult, make_zoo
+
+    def tell(result: ZooResult) -> None:
+        plan = result.plan
+        longest = max(block.time_ms for block in plan.blocks)
+        print(
+            f"{result.folder}: {len(plan.blocks)} blocks, whole {plan.isolated_ms:.1f} ms, longest block "
+            f"{longest:.1f} ms, chain {overhead_pct(plan):+.1f} %, {plan.proof.verdict}"
+            + ("" if result.is_new else " (up to date)"),
+            flush=True,
+        )
+
+    names = options.only.split(",") if options.only else DEFAULT_MODELS
+    with ProgressBar("zoo") as bar:
+        make_zoo(
+            options.out,
+            names,
+            num_threads=options.threads,
+            force=options.force,
+            reporter=lambda name: lambda phase, share: bar(f"{name}: {phase}", share),
+            on_done=tell,
+        )
+    return 0
+
+
+def _plot(options: argparse.Namespace) -> int:
+    from split_tool.plot import plot_plan
+
+    plot_plan(SplitPlan.load(options.folder), options.out)
+    print(options.out)
+    return 0
+
+
+def _print(plan: SplitPlan, *, as_json: bool) -> None:
+    if as_json:
+        print(msgspec.json.format(msgspec.json.encode(plan), indent=2).decode())
+        return
+    from split_tool.report import print_plan
+
+    print_plan(plan, Console(width=None if sys.stdout.isatty() else 200))
+
+
+def _num_blocks(text: str) -> int | None:
+    if text == "auto":
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise OptionError(f"--blocks {text}: a number, or auto") from None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

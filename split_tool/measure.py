@@ -1,0 +1,80 @@
+"""Times of real blocks: warm, whole model and chain interleaved, so that both see the same machine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import onnxruntime as ort
+
+from split_tool.chain import Chain
+
+WARM_UP_RUNS = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """Times of one chain beside its whole model, all in ms.
+
+    Attributes:
+        isolated_ms: Median of the whole model.
+        chain_ms: Median of all blocks in a row.
+        block_ms: Median of each block.
+        overhead: Median over the rounds of chain / whole - 1.
+    """
+
+    isolated_ms: float
+    chain_ms: float
+    block_ms: tuple[float, ...]
+    overhead: float
+
+
+def measure(
+    whole: Callable[[], object],
+    chain: Chain,
+    feeds: Mapping[str, ort.OrtValue],
+    keep: Sequence[str],
+    *,
+    budget_s: float,
+    min_rounds: int = 5,
+    max_rounds: int = 60,
+    on_round: Callable[[float], None] = lambda share: None,
+) -> Measurement:
+    """Run whole and chain in turns for about ``budget_s``.
+
+    Args:
+        whole: Runs the whole model once.
+        chain: The blocks.
+        feeds: Inputs of both.
+        keep: Model outputs.
+        budget_s: Stop after the round that passes this, but not before ``min_rounds``.
+        min_rounds: At least so many rounds.
+        max_rounds: At most so many.
+        on_round: Told the share of the work that is done.
+    """
+    for _ in range(WARM_UP_RUNS):
+        whole()
+        chain.run_timed(feeds, keep)
+    wholes_s: list[float] = []
+    blocks_s: list[list[float]] = []
+    begin_s = time.perf_counter()
+    while len(wholes_s) < min_rounds or (len(wholes_s) < max_rounds and time.perf_counter() - begin_s < budget_s):
+        if len(wholes_s) % 2:
+            blocks_s.append(chain.run_timed(feeds, keep))
+        run_s = time.perf_counter()
+        whole()
+        wholes_s.append(time.perf_counter() - run_s)
+        if len(blocks_s) < len(wholes_s):
+            blocks_s.append(chain.run_timed(feeds, keep))
+        on_round(min(1.0, max(len(wholes_s) / max_rounds, (time.perf_counter() - begin_s) / budget_s)))
+    blocks = np.asarray(blocks_s) * 1000
+    chains = blocks.sum(axis=1)
+    isolated = np.asarray(wholes_s) * 1000
+    return Measurement(
+        isolated_ms=float(np.median(isolated)),
+        chain_ms=float(np.median(chains)),
+        block_ms=tuple(float(value) for value in np.median(blocks, axis=0)),
+        overhead=float(np.median(chains / isolated) - 1),
+    )

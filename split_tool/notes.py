@@ -1,0 +1,63 @@
+"""Plain sentences for people about a finished split: bounds, and what splitting cost."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from split_tool.plan import SplitRequest
+from split_tool.search import Trial
+
+SHARED_BYTES = 1_000_000
+"""Weights copied into several blocks are mentioned from this size on."""
+
+HEAVY_STEP = 0.4
+"""An operator that takes at least this share of the model is named."""
+
+
+def notes_for(trial: Trial, request: SplitRequest) -> tuple[str, ...]:
+    """The notes of a plan, the most important first."""
+    return (*_count_notes(trial, request), *_floor_notes(trial, request), *_weight_notes(trial))
+
+
+def _count_notes(trial: Trial, request: SplitRequest) -> list[str]:
+    num_blocks = len(trial.cuts) + 1
+    places = len(trial.cutting.costs.positions)
+    if request.blocks is not None and num_blocks < request.blocks:
+        what = "operator that must run" if trial.cutting.graph.num_steps <= 1 else f"{places} places for a cut"
+        return [
+            f"{request.blocks} blocks were asked for, {num_blocks} made: the graph has only {what}"
+            if trial.cutting.graph.num_steps > 1
+            else f"{request.blocks} blocks were asked for, 1 made: there is nothing to cut between"
+        ]
+    if num_blocks == 1 and request.blocks is None and request.max_block_ms is None:
+        return [f"not split: no cut paid ({trial.measured.isolated_ms:.2f} ms in all)"]
+    return []
+
+
+def _floor_notes(trial: Trial, request: SplitRequest) -> list[str]:
+    costs, graph = trial.cutting.costs, trial.cutting.graph
+    if not costs.step_ms:
+        return []
+    step = max(range(len(costs.step_ms)), key=lambda index: costs.step_ms[index])
+    node = trial.cutting.target.model.graph.node[graph.steps[step]]
+    share = costs.step_ms[step] / sum(costs.step_ms)
+    named = f"{node.op_type} giving {node.output[0]!r}"
+    limit = request.max_block_ms
+    if limit is not None and trial.longest_ms > limit:
+        return [
+            f"blocks of {limit:g} ms cannot be reached: the longest is {trial.longest_ms:.2f} ms, and no cut between "
+            f"operators gets below the largest one ({named}, {costs.step_ms[step]:.2f} ms)"
+        ]
+    if share >= HEAVY_STEP and len(costs.step_ms) > 1:
+        return [f"one operator ({named}) takes {share:.0%} of the time: no cut between operators gets below it"]
+    return []
+
+
+def _weight_notes(trial: Trial) -> list[str]:
+    parts = trial.cutting.parts(trial.cuts)
+    uses = Counter(name for block in parts for name in block.constants)
+    sizes = {tensor.name: tensor.ByteSize() for tensor in trial.cutting.target.model.graph.initializer}
+    copied = sum(sizes.get(name, 0) * (count - 1) for name, count in uses.items())
+    if copied < SHARED_BYTES:
+        return []
+    return [f"weights that several blocks read are stored once per block: {copied / 1e6:.1f} MB more than in one file"]

@@ -1,0 +1,161 @@
+"""Finds the cuts: exact partition of estimated costs, real blocks measured, costs corrected, and again."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import onnxruntime as ort
+
+from split_tool.choose import choose_num_blocks
+from split_tool.cutting import Cutting
+from split_tool.measure import Measurement, measure
+from split_tool.partition import longest_by_blocks, partition
+from split_tool.plan import SplitRequest
+from split_tool.progress import Report
+
+MAX_ROUNDS = 3
+AGREEMENT = 0.03
+"""Re-cutting ends when the longest block measures within this share of what was predicted."""
+
+MAX_AUTO_OVERHEAD = 0.05
+MAX_BLOCKS = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One way to cut, written and measured.
+
+    Attributes:
+        cutting: The graph, with the costs as corrected so far.
+        cuts: Positions.
+        files: The written blocks.
+        measured: Their times.
+    """
+
+    cutting: Cutting
+    cuts: tuple[int, ...]
+    files: tuple[Path, ...]
+    measured: Measurement
+
+    @property
+    def longest_ms(self) -> float:
+        """The longest block as measured."""
+        return max(self.measured.block_ms)
+
+    @property
+    def score(self) -> float:
+        """What matters of a trial: time of the chain plus the longest block, as shares of the whole; less is better."""
+        return self.measured.overhead + self.longest_ms / self.measured.isolated_ms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """What every trial is measured with.
+
+    Attributes:
+        whole: Runs the whole model once.
+        feeds: Inputs.
+        keep: Names of the model outputs.
+        budget_s: Seconds per measurement.
+        report: Progress.
+    """
+
+    whole: Callable[[], object]
+    feeds: Mapping[str, ort.OrtValue]
+    keep: Sequence[str]
+    budget_s: float
+    report: Report
+
+
+def search(
+    cutting: Cutting, request: SplitRequest, bench: Bench, work: Path, *, num_blocks: int | None = None
+) -> Trial:
+    """The best trial for the request.
+
+    Where the number of blocks is the tool's to choose, fewer blocks are tried while the overhead is over 5 %.
+
+    Args:
+        cutting: The graph.
+        request: What the user wants.
+        bench: What to measure with.
+        work: Folder for block files.
+        num_blocks: Fixed number of blocks, for comparison with a trial of another graph.
+
+    Raises:
+        ModelRefusedError: If a block cannot be loaded.
+    """
+    is_fixed = num_blocks is not None or request.blocks is not None or request.max_block_ms is not None
+    if num_blocks is None:
+        num_blocks = choose_num_blocks(request, longest_by_blocks(cutting.costs, MAX_BLOCKS))
+    while True:
+        trial = _refine(cutting, num_blocks, request, bench, work)
+        num_blocks = len(trial.cuts) + 1
+        if is_fixed or num_blocks == 1 or trial.measured.overhead <= MAX_AUTO_OVERHEAD:
+            return trial
+        cutting = trial.cutting
+        num_blocks = min(num_blocks - 1, math.ceil(num_blocks * 0.7))
+
+
+def _refine(cutting: Cutting, num_blocks: int, request: SplitRequest, bench: Bench, work: Path) -> Trial:
+    """Cut, measure and correct until predicted and measured times agree, or the cuts repeat."""
+    best: Trial | None = None
+    tried: set[tuple[int, ...]] = set()
+    for attempt in range(MAX_ROUNDS):
+        cuts = partition(cutting.costs, num_blocks)
+        if cuts in tried:
+            break
+        tried.add(cuts)
+        trial = _try(cutting, cuts, bench, work / f"trial-{num_blocks}-{attempt}", attempt)
+        if best is None or trial.longest_ms < best.longest_ms:
+            best, loser = trial, best
+        else:
+            loser = trial
+        if loser is not None:
+            shutil.rmtree(loser.files[0].parent)
+        predicted_ms = [cutting.costs.block_ms(*ends) for ends in _ends(cutting, cuts)]
+        if abs(trial.longest_ms / max(predicted_ms) - 1) <= AGREEMENT and attempt > 0:
+            break
+        cutting = corrected(cutting, cuts, trial.measured.block_ms)
+        if request.max_block_ms is not None and best.longest_ms > request.max_block_ms:
+            num_blocks = max(num_blocks, choose_num_blocks(request, longest_by_blocks(cutting.costs, MAX_BLOCKS)))
+    assert best is not None
+    return Trial(cutting=cutting, cuts=best.cuts, files=best.files, measured=best.measured)
+
+
+def _try(cutting: Cutting, cuts: tuple[int, ...], bench: Bench, folder: Path, attempt: int) -> Trial:
+    kind = "optimised" if cutting.target.is_optimised else "user's"
+    bench.report(f"{kind} graph, {len(cuts) + 1} blocks, round {attempt + 1}: writing", 0.0)
+    files = cutting.write(cuts, folder)
+    chain = cutting.load(files)
+    phase = f"{kind} graph, {len(cuts) + 1} blocks, round {attempt + 1}: measuring"
+    measured = measure(
+        bench.whole,
+        chain,
+        bench.feeds,
+        bench.keep,
+        budget_s=bench.budget_s,
+        on_round=lambda share: bench.report(phase, share),
+    )
+    return Trial(cutting=cutting, cuts=cuts, files=tuple(files), measured=measured)
+
+
+def corrected(cutting: Cutting, cuts: Sequence[int], block_ms: Sequence[float]) -> Cutting:
+    """Step costs scaled, block by block, so that they add up to what was measured."""
+    step_ms = list(cutting.costs.step_ms)
+    for (start, stop), measured_ms in zip(_ends(cutting, cuts), block_ms, strict=True):
+        steps_ms = sum(step_ms[start:stop])
+        around_ms = cutting.costs.block_ms(start, stop) - steps_ms
+        if steps_ms > 0:
+            factor = max(measured_ms - around_ms, 0.1 * measured_ms) / steps_ms
+            step_ms[start:stop] = [time_ms * factor for time_ms in step_ms[start:stop]]
+    return cutting.with_costs(step_ms)
+
+
+def _ends(cutting: Cutting, cuts: Sequence[int]) -> list[tuple[int, int]]:
+    places = [0, *cuts, cutting.graph.num_steps]
+    return list(pairwise(places))
