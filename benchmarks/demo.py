@@ -14,6 +14,7 @@ import argparse
 import asyncio
 import contextlib
 import json
+import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -138,14 +139,17 @@ def run_demo(options: Options, console: Console) -> tuple[ModeRun, ...]:
         )
     runs: list[ModeRun] = []
     for mode in (RUNNING_SERVER,) if is_running else options.modes or DEFAULT_MODES:
-        with contextlib.ExitStack() as stack:
-            if not is_running:
-                with console.status(f"{mode}: starting the server"):
-                    stack.enter_context(running_server(options.config, mode))
+        if is_running:
             runs.append(asyncio.run(_measure(options, mode, console)))
-            if not is_running:
-                stack.enter_context(console.status(f"{mode}: stopping the server"))
-        _print_run(runs[-1], options, console)
+            _print_run(runs[-1], options, console)
+            continue
+        with contextlib.ExitStack() as stack:
+            with console.status(f"{mode}: starting the server"):
+                stack.enter_context(running_server(options.config, mode))
+            runs.append(asyncio.run(_measure(options, mode, console)))
+            _print_run(runs[-1], options, console)
+            with console.status(f"{mode}: stopping the server"):
+                stack.close()
     if len(runs) > 1:
         console.print(comparison_table([report for run in runs for report in run.reports]))
     return tuple(runs)
@@ -217,6 +221,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the demo; 0 if every mode was measured."""
     options = parse_options(arguments)
     console = Console()
+    # The server is a session of its own: it would outlive a demo that is ended without ending it.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         runs = run_demo(options, console)
     except LoadError as error:

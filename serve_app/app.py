@@ -1,6 +1,6 @@
 """The application builders that ``config.yaml`` names. Plain classes become Serve deployments here and nowhere else.
 
-Serve reads the annotations of a builder as they stand to make the typed arguments, so annotations are not postponed here.
+Serve reads the annotations of a builder as they stand to make typed arguments: they are not postponed in this file.
 """
 
 from ray import serve

@@ -7,7 +7,7 @@ The file is Ray Serve's own configuration file; this module checks what stands i
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -199,7 +199,31 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _faults_of_serve_schema(raw: dict[str, Any]) -> list[str]:
-    return _validate(ServeDeploySchema, raw, "")[1]
+    """What Serve would refuse, and the keys that it would silently ignore; ``x-...`` may hold YAML anchors."""
+    known = {key: value for key, value in raw.items() if not key.startswith("x-")}
+    return _validate(ServeDeploySchema, known, "")[1] + _unknown_keys(ServeDeploySchema, known, "")
+
+
+def _unknown_keys(kind: type[BaseModel], value: object, where: str) -> list[str]:
+    if not isinstance(value, dict):
+        return []
+    faults = []
+    for key, below in value.items():
+        place = f"{where}.{key}" if where else str(key)
+        if key not in kind.model_fields:
+            allowed = ", ".join(sorted(kind.model_fields))
+            faults.append(f"{place}: unknown key (value {_short(below)}); allowed here are {allowed}")
+        elif (kind_below := _model_in(kind.model_fields[key].annotation)) is not None:
+            for index, entry in enumerate(below if isinstance(below, list) else [below]):
+                faults += _unknown_keys(kind_below, entry, f"{place}[{index}]" if isinstance(below, list) else place)
+    return faults
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """The pydantic model that an annotation is, or has somewhere inside: ``Optional[Model]``, ``list[Model]``."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for each in get_args(annotation) if (found := _model_in(each)) is not None), None)
 
 
 def _validate(kind: type[Config], value: object, where: str) -> tuple[Config | None, list[str]]:
@@ -234,9 +258,7 @@ def _fields_at(kind: type[BaseModel], location: tuple[int | str, ...]) -> list[s
     for part in location:
         if isinstance(part, int):
             continue
-        annotation = current.model_fields[part].annotation
-        arguments = [annotation, *getattr(annotation, "__args__", ())]
-        current = next((a for a in arguments if isinstance(a, type) and issubclass(a, BaseModel)), current)
+        current = _model_in(current.model_fields[part].annotation) or current
     return sorted(current.model_fields)
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from importlib.metadata import version
+from importlib.resources import files
 from typing import Any, Literal
 
 import msgspec
 import ray
 from fastapi import FastAPI, Response
+from fastapi.responses import HTMLResponse
 from ray import serve
 from ray.serve.schema import ApplicationStatus
 
@@ -46,6 +48,11 @@ class Gateway:
         """The ASGI application, built by Serve."""
         app = FastAPI(title="dlir-serve", version=VERSION, **ROUTE_OPTIONS)
         install_errors(app)
+        page = files("serve_app").joinpath("dashboard.html").read_text()
+
+        @app.get("/", summary="Live page of the devices")
+        async def dashboard() -> HTMLResponse:
+            return HTMLResponse(page)
 
         @app.get("/v2", summary="Server metadata")
         async def metadata() -> Response:

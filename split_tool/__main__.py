@@ -50,7 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     split.add_argument("--samples-from", type=Path, metavar="FILE.npz", help="real inputs to measure and compare with")
     split.add_argument("--graph", choices=("auto", "optimised", "user"), default="auto", help="which graph to cut")
-    split.add_argument("--force", action="store_true", help="replace a plan of another model, machine or request")
+    split.add_argument("--force", action="store_true", help="split again, and replace what plan there is")
     split.add_argument("--json", action="store_true", help="print the plan as JSON")
     split.set_defaults(run=_split)
 
@@ -63,6 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     verify.add_argument("folder", type=Path, metavar="DIR")
     verify.add_argument("--samples", type=int, default=3, metavar="N", help="random inputs (default 3)")
     verify.add_argument("--seed", type=int, default=1000, metavar="S", help="seed of the first (default 1000)")
+    verify.add_argument("--samples-from", type=Path, metavar="FILE.npz", help="this input instead of random ones")
     verify.set_defaults(run=_verify)
 
     zoo = commands.add_parser("zoo", help="split the models that come with the onnx package")
@@ -80,11 +81,12 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _split(options: argparse.Namespace) -> int:
+    from split_tool.folders import existing_plan
     from split_tool.inputs import load_samples, parse_shapes
     from split_tool.progress import ProgressBar
     from split_tool.splitting import default_name, split
 
-    is_there = ((options.out / "plan.json").is_file() and SplitPlan.load(options.out)) or None
+    before = existing_plan(options.out)
     with ProgressBar(options.name or default_name(options.model)) as report:
         plan = split(
             options.model,
@@ -99,7 +101,7 @@ def _split(options: argparse.Namespace) -> int:
             samples=load_samples(options.samples_from) if options.samples_from else None,
             report=report,
         )
-    if plan == is_there:
+    if plan == before:
         print(f"{options.out} is up to date: same model, machine, runtime and request", file=sys.stderr)
     _print(plan, as_json=options.json)
     return 0
@@ -112,10 +114,13 @@ def _show(options: argparse.Namespace) -> int:
 
 def _verify(options: argparse.Namespace) -> int:
     from split_tool.checking import verify_folder
+    from split_tool.inputs import load_samples
 
-    proof = verify_folder(options.folder, num_samples=options.samples, seed=options.seed)
+    samples = load_samples(options.samples_from) if options.samples_from else None
+    proof = verify_folder(options.folder, num_samples=options.samples, seed=options.seed, samples=samples)
     difference = "" if proof.cause is None else f", at most {proof.max_abs_difference:.3g} apart ({proof.cause})"
-    print(f"{options.folder}: {proof.verdict} on {proof.num_samples} random inputs, seed {proof.seed}{difference}")
+    kind = "given input" if samples is not None else f"random inputs, seed {proof.seed}"
+    print(f"{options.folder}: {proof.verdict} on {proof.num_samples} {kind}{difference}")
     return 0
 
 

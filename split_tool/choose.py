@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from split_tool.plan import SplitRequest
@@ -14,6 +15,10 @@ SHORT_MODEL_BLOCKS = 3
 
 NEAR = 1.15
 """Within this factor of the goal is near enough: the last few per cent cost many cuts."""
+
+
+MORE_BLOCKS = 2
+"""So many more where one operator sets the longest block: the others get shorter, and with them the usual wait."""
 
 
 def choose_num_blocks(request: SplitRequest, longest_ms: Sequence[float]) -> int:
@@ -31,7 +36,8 @@ def choose_num_blocks(request: SplitRequest, longest_ms: Sequence[float]) -> int
     else:
         whole_ms = longest_ms[0]
         goal_ms = NEAR * max(min(AUTO_BLOCK_MS, whole_ms / SHORT_MODEL_BLOCKS), floor_ms)
-    return next(
-        (count for count, value in enumerate(longest_ms, start=1) if value <= goal_ms),
-        len(longest_ms),
-    )
+    num_blocks = next((count for count, value in enumerate(longest_ms, start=1) if value <= goal_ms), len(longest_ms))
+    if request.max_block_ms is None:
+        even = math.ceil(longest_ms[0] / (1.5 * AUTO_BLOCK_MS))
+        num_blocks = max(num_blocks, min(even, num_blocks + MORE_BLOCKS, len(longest_ms)))
+    return num_blocks

@@ -22,13 +22,17 @@ class Measurement:
         isolated_ms: Median of the whole model.
         chain_ms: Median of all blocks in a row.
         block_ms: Median of each block.
+        quiet_block_ms: Lower quartile of each block: what searching goes by, since other processes only add time.
         overhead: Median over the rounds of chain / whole - 1.
+        spread: Distance of the quartiles of the whole model's times, as a share of their median: what else ran then.
     """
 
     isolated_ms: float
     chain_ms: float
     block_ms: tuple[float, ...]
+    quiet_block_ms: tuple[float, ...]
     overhead: float
+    spread: float
 
 
 def measure(
@@ -76,5 +80,7 @@ def measure(
         isolated_ms=float(np.median(isolated)),
         chain_ms=float(np.median(chains)),
         block_ms=tuple(float(value) for value in np.median(blocks, axis=0)),
+        quiet_block_ms=tuple(float(value) for value in np.quantile(blocks, 0.25, axis=0)),
         overhead=float(np.median(chains / isolated) - 1),
+        spread=float((np.quantile(isolated, 0.75) - np.quantile(isolated, 0.25)) / np.median(isolated)),
     )

@@ -10,25 +10,29 @@ from split_tool.search import Trial
 SHARED_BYTES = 1_000_000
 """Weights copied into several blocks are mentioned from this size on."""
 
+BUSY_SPREAD = 0.15
+"""Times of the whole model that vary more than this were measured on a machine that did something else as well."""
+
 HEAVY_STEP = 0.4
 """An operator that takes at least this share of the model is named."""
 
 
 def notes_for(trial: Trial, request: SplitRequest) -> tuple[str, ...]:
     """The notes of a plan, the most important first."""
-    return (*_count_notes(trial, request), *_floor_notes(trial, request), *_weight_notes(trial))
+    return (
+        *_count_notes(trial, request),
+        *_floor_notes(trial, request),
+        *_weight_notes(trial),
+        *_quiet_notes(trial),
+    )
 
 
 def _count_notes(trial: Trial, request: SplitRequest) -> list[str]:
     num_blocks = len(trial.cuts) + 1
     places = len(trial.cutting.costs.positions)
     if request.blocks is not None and num_blocks < request.blocks:
-        what = "operator that must run" if trial.cutting.graph.num_steps <= 1 else f"{places} places for a cut"
-        return [
-            f"{request.blocks} blocks were asked for, {num_blocks} made: the graph has only {what}"
-            if trial.cutting.graph.num_steps > 1
-            else f"{request.blocks} blocks were asked for, 1 made: there is nothing to cut between"
-        ]
+        why = f"there are only {places} places for a cut" if places else "there is no place for a cut"
+        return [f"{request.blocks} blocks were asked for, {num_blocks} made: {why}"]
     if num_blocks == 1 and request.blocks is None and request.max_block_ms is None:
         return [f"not split: no cut paid ({trial.measured.isolated_ms:.2f} ms in all)"]
     return []
@@ -61,3 +65,10 @@ def _weight_notes(trial: Trial) -> list[str]:
     if copied < SHARED_BYTES:
         return []
     return [f"weights that several blocks read are stored once per block: {copied / 1e6:.1f} MB more than in one file"]
+
+
+def _quiet_notes(trial: Trial) -> list[str]:
+    spread = trial.measured.spread
+    if spread <= BUSY_SPREAD:
+        return []
+    return [f"measured on a busy machine (the whole model's times vary by {spread:.0%}): split again when it is quiet"]

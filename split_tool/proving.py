@@ -16,7 +16,7 @@ from split_tool.search import Trial
 from split_tool.sessions import Device, open_session, session_options
 from split_tool.source import Source
 from split_tool.values import from_ort
-from split_tool.verify import Comparison, is_quantised, with_seeds
+from split_tool.verify import Comparison, coarsest_float, is_quantised, with_seeds
 
 CAUSE_OPTIMISED = "the optimised graph, loaded again block by block, runs other kernels for some operators"
 CAUSE_USER = "each block is optimised alone: operators fused across a cut in the whole model are rounded between"
@@ -73,7 +73,9 @@ def compare(
     chain = Chain(blocks, device, is_optimised=is_optimised)
     names = list(dict.fromkeys(spec.name for spec in source.outputs))
     nodes = [*source.model.graph.node, *(node for f in source.model.functions for node in f.node)]
-    comparison = Comparison(outputs=source.outputs, is_quantised=is_quantised(nodes))
+    comparison = Comparison(
+        outputs=source.outputs, is_quantised=is_quantised(nodes), coarsest=coarsest_float(source.model)
+    )
     for feed in feeds:
         values = feeds_to_ort(feed, source.inputs)
         expected = dict(zip(names, whole.run_with_ort_values(names, values), strict=True))

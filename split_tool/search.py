@@ -48,6 +48,11 @@ class Trial:
         return max(self.measured.block_ms)
 
     @property
+    def quiet_longest_ms(self) -> float:
+        """The same without what other processes added."""
+        return max(self.measured.quiet_block_ms)
+
+    @property
     def score(self) -> float:
         """What matters of a trial: time of the chain plus the longest block, as shares of the whole; less is better."""
         return self.measured.overhead + self.longest_ms / self.measured.isolated_ms
@@ -111,16 +116,16 @@ def _refine(cutting: Cutting, num_blocks: int, request: SplitRequest, bench: Ben
             break
         tried.add(cuts)
         trial = _try(cutting, cuts, bench, work / f"trial-{num_blocks}-{attempt}", attempt)
-        if best is None or trial.longest_ms < best.longest_ms:
+        if best is None or trial.quiet_longest_ms < best.quiet_longest_ms:
             best, loser = trial, best
         else:
             loser = trial
         if loser is not None:
             shutil.rmtree(loser.files[0].parent)
         predicted_ms = [cutting.costs.block_ms(*ends) for ends in _ends(cutting, cuts)]
-        if abs(trial.longest_ms / max(predicted_ms) - 1) <= AGREEMENT and attempt > 0:
+        if abs(trial.quiet_longest_ms / max(predicted_ms) - 1) <= AGREEMENT and attempt > 0:
             break
-        cutting = corrected(cutting, cuts, trial.measured.block_ms)
+        cutting = corrected(cutting, cuts, trial.measured.quiet_block_ms)
         if request.max_block_ms is not None and best.longest_ms > request.max_block_ms:
             num_blocks = max(num_blocks, choose_num_blocks(request, longest_by_blocks(cutting.costs, MAX_BLOCKS)))
     assert best is not None

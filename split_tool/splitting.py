@@ -67,7 +67,7 @@ def split(
         num_threads: Intra-op threads that the times are measured with.
         input_shapes: Shapes to measure with, for inputs with open axes.
         graph: Which graph to cut: the one ONNX Runtime has ``optimised``, the ``user``'s, or what measures better.
-        force: Replace a plan of another model, machine or request.
+        force: Split again even if the plan in ``out`` is up to date, and replace any other.
         num_samples: Random inputs on which chain and whole model are compared.
         seed: Seed of the first of them.
         samples: Real inputs, by name, to measure and compare with in addition.
@@ -90,7 +90,7 @@ def split(
     _check_options(request, model_name, num_threads, num_samples)
     source = read_source(path)
     device = Device(num_threads=num_threads)
-    if (plan := up_to_date(source, out, request, device, model_name)) is not None:
+    if not force and (plan := up_to_date(source, out, request, device, model_name)) is not None:
         return plan
     check_free(out, force=force)
     with written_aside(out) as (made, work):

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from onnx import ModelProto, NodeProto, helper
+from onnx import ModelProto, NodeProto, TensorProto, helper
 
 from split_tool.errors import NotEquivalentError
 from split_tool.plan import Proof, TensorSpec, Tolerance
 from split_tool.scope import draws_random, nodes_within
+from split_tool.source import tensors_of
 
 RELATIVE_TOLERANCES = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-2, "bfloat16": 4e-2}
 """What floats may differ by where they are not bit-identical; absolute: a tenth of it times the largest value."""
@@ -31,6 +32,21 @@ QUANTISED_OPERATORS = (
 )
 
 
+def coarsest_float(model: ModelProto) -> str | None:
+    """The least precise of float16 and bfloat16 that the model stores or casts to; None if it uses neither.
+
+    Its rounding decides how far results may differ, whatever type the outputs have.
+    """
+    used = {tensor.data_type for tensor in tensors_of(model)}
+    used |= {value.type.tensor_type.elem_type for value in (*model.graph.input, *model.graph.output)}
+    nodes = [*model.graph.node, *(node for function in model.functions for node in function.node)]
+    used |= {a.i for node in nodes_within(nodes) if node.op_type == "Cast" for a in node.attribute if a.name == "to"}
+    for dtype, number in (("bfloat16", TensorProto.BFLOAT16), ("float16", TensorProto.FLOAT16)):
+        if number in used:
+            return dtype
+    return None
+
+
 def is_quantised(nodes: Iterable[NodeProto]) -> bool:
     """True if some node, at any depth, computes with quantised values."""
     return any(n.op_type in QUANTISED_OPERATORS or n.op_type.startswith("QLinear") for n in nodes_within(nodes))
@@ -43,6 +59,7 @@ class Comparison:
     Attributes:
         outputs: The model's outputs.
         is_quantised: Quantised models get the wider tolerance.
+        coarsest: See ``coarsest_float``; its tolerance counts where it is the wider one.
         max_abs: Largest absolute difference so far.
         max_rel: The same relative to the whole model's value.
         num_samples: Samples compared.
@@ -51,6 +68,7 @@ class Comparison:
 
     outputs: Sequence[TensorSpec]
     is_quantised: bool
+    coarsest: str | None = None
     max_abs: float = 0.0
     max_rel: float = 0.0
     num_samples: int = 0
@@ -114,7 +132,8 @@ class Comparison:
         if not np.isfinite(difference).all():
             raise NotEquivalentError(f"output {spec.name!r}: NaN or infinity in only one of chain and whole")
         size = np.abs(one[np.isfinite(one)])
-        rtol = QUANTISED_TOLERANCE if self.is_quantised else RELATIVE_TOLERANCES.get(spec.dtype, 1e-4)
+        rtol = max(RELATIVE_TOLERANCES.get(spec.dtype, 1e-4), RELATIVE_TOLERANCES.get(self.coarsest or "", 0.0))
+        rtol = QUANTISED_TOLERANCE if self.is_quantised else rtol
         atol = rtol * (1.0 if self.is_quantised else 0.1) * float(size.max(initial=0.0))
         previous = self.tolerances.get(spec.dtype)
         self.tolerances[spec.dtype] = Tolerance(

@@ -13,6 +13,8 @@ from benchmarks.load.report import ALL_MODELS, Report, violation_share
 
 ALPHAS = np.linspace(1, 10, 181)
 _COLOURS = ("#1b7837", "#c2731a", "#7b5aa6", "#2166ac", "#b2182b", "#666666")
+# Up to here the bars of all modes can be told apart on a linear scale.
+_LINEAR_JITTER = 30
 
 
 def plot_modes(ratios: Mapping[str, Sequence[float]], reports: Sequence[Report], path: Path, *, subtitle: str) -> None:
@@ -46,7 +48,7 @@ def _draw_late(axes: Axes, ratios: Mapping[str, Sequence[float]], colours: Mappi
         xlabel="allowed: response time as a multiple of the model's time alone",
         ylabel="% of requests later than that",
         xlim=(1, 10),
-        ylim=(0, 100),
+        ylim=(0, 103),
     )
     axes.grid(alpha=0.25)
     axes.legend(frameon=False, fontsize=11)
@@ -66,6 +68,8 @@ def _draw_jitter(axes: Axes, reports: Sequence[Report], colours: Mapping[str, st
         np.arange(len(models)) + 0.4 - height / 2, [f"{model}\n{isolated_ms[model]:.0f} ms alone" for model in models]
     )
     axes.invert_yaxis()
+    if max((report.jitter or 0.0 for report in of_models), default=0.0) > _LINEAR_JITTER:
+        axes.set_xscale("symlog", linthresh=1)
     axes.margins(x=0.12)
     axes.set(title="Jitter (lower is better)", xlabel="standard deviation of response time / time alone")
     axes.spines[["top", "right"]].set_visible(False)

@@ -166,7 +166,7 @@ def comparison_table(reports: Sequence[Report]) -> Table:
     modes = list(dict.fromkeys(report.mode for report in reports))
     models = list(dict.fromkeys(report.model for report in reports))
     by_key = {(report.mode, report.model): report for report in reports}
-    table = _table("The same arrivals in every mode: requests later than 4x alone, and p95 of the response ratio")
+    table = _table("Same arrivals: late, p95 of the ratio")
     table.add_column("alone\nms", justify="right")
     for mode in modes:
         table.add_column(f"{mode}\n> 4x", justify="right")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from ray.actor import ActorHandle
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from deployments.runtime.allocator_server import AllocatorServer
-from deployments.runtime.settings import DeviceSettings
+from deployments.runtime.settings import SWITCH_INTERVAL_S, DeviceSettings
 
 logger = logging.getLogger(__name__)
 
@@ -28,6 +29,7 @@ class Allocator:
 
     def __init__(self, settings: DeviceSettings, folder: str) -> None:
         """Serve the device's socket in ``folder``."""
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
         self._myself = ray.get_runtime_context().current_actor
         self._server = AllocatorServer(settings=settings, folder=Path(folder), on_idle=self._leave, idle_s=IDLE_S)
 

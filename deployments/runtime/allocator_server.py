@@ -152,7 +152,7 @@ class AllocatorServer:
                 "mode": self.settings.mode,
                 "pid": os.getpid(),
                 "now_s": now_s,
-                "replicas": {owner: r.hello.model for owner, r in self._replicas.items() if r.hello},
+                "replicas": [{"model": r.hello.model, "pid": r.hello.pid} for r in self._replicas.values() if r.hello],
                 "snapshot": msgspec.to_builtins(snapshot),
                 "num_slices": self.slices.num_recorded,
                 "busy_s": self.slices.busy_s,

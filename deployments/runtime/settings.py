@@ -9,6 +9,10 @@ import msgspec
 
 from deployments.scheduling.modes import Mode, find_mode
 
+SWITCH_INTERVAL_S = 0.0005
+"""How long another thread may hold the interpreter lock that the allocator's or a device thread waits for; Python's own
+5 ms are a whole block."""
+
 
 class DeviceSettings(msgspec.Struct, frozen=True, kw_only=True):
     """One device and how turns on it are granted; every replica of the device must state the same.

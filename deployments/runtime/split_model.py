@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future
@@ -20,7 +21,7 @@ from deployments.runtime.blocks import PROVIDERS, BlockChain
 from deployments.runtime.device_thread import DeviceThread, Result
 from deployments.runtime.errors import DeadlineExceededError, PlanNotForDeviceError
 from deployments.runtime.inputs import check_inputs, sample_inputs
-from deployments.runtime.settings import DeviceSettings
+from deployments.runtime.settings import SWITCH_INTERVAL_S, DeviceSettings
 from deployments.scheduling.request import Request, RequestId
 from split_tool.plan import SplitPlan
 from split_tool.processor import processor_name_and_features
@@ -69,6 +70,7 @@ class SplitModel:
             DeviceUnavailableError: If ONNX Runtime does not give the device.
             SettingsConflictError: If models of the device state other settings for it.
         """
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
         self.settings = settings
         folder = Path(settings.folder)
         self.plan = SplitPlan.load(folder)

@@ -114,6 +114,17 @@ class DeviceAllocator:
         """True until ``resume``."""
         return self._recovering
 
+    def blocks_done(self, request_id: RequestId) -> int:
+        """Blocks that a request has finished, as far as the allocator knows.
+
+        Raises:
+            UnknownRequestError: If it neither waits nor runs.
+        """
+        candidate = self._candidates.get(request_id)
+        if candidate is None:
+            raise UnknownRequestError(request_id)
+        return candidate.blocks_done
+
     def submit(self, request: Request, now_s: float) -> Decision:
         """A request wants the device.
 
@@ -125,11 +136,14 @@ class DeviceAllocator:
         """
         if request.request_id in self._candidates:
             raise DuplicateRequestError(request.request_id)
-        candidate = Candidate(request, self._num_submitted)
+        candidate = self._make_candidate(request, 0)
         if self._exclusive:
             self._check_bounds(request)
-            wait_s = self._policy.predicted_wait_s(candidate, self._boundary_s(now_s), self._competing_holder())
+        if self._exclusive and self._policy.has_admission:
+            boundary_s = self._boundary_s(now_s)
+            wait_s = self._policy.predicted_wait_s(candidate, boundary_s, self._competing_holder())
             if wait_s is not None:
+                wait_s += boundary_s - now_s
                 allowed_s = request.deadline_s - now_s - candidate.remaining_s
                 raise RefusedError(request.request_id, wait_s, allowed_s)
         return self._enter(candidate, now_s)
@@ -277,10 +291,9 @@ class DeviceAllocator:
             raise ProgressError(request.request_id, f"announced with {blocks_done} of {num_blocks} blocks finished")
         if is_holding and self._exclusive and self._holder is not None:
             raise TwoHoldersError(request.request_id, self._holder.request.request_id)
-        candidate = Candidate(request, self._num_submitted, blocks_done=blocks_done)
+        candidate = self._make_candidate(request, blocks_done)
         if not is_holding:
             return self._enter(candidate, now_s)
-        self._num_submitted += 1
         self._candidates[request.request_id] = candidate
         self._hold(candidate, now_s)
         return self._decide(now_s)
@@ -305,9 +318,13 @@ class DeviceAllocator:
             waiting_s=sum(candidate.remaining_s for candidate in waiting),
         )
 
+    def _make_candidate(self, request: Request, blocks_done: int) -> Candidate:
+        """A candidate with a number of its own, also if it is refused afterwards."""
+        self._num_submitted += 1
+        return Candidate(request, self._num_submitted, blocks_done=blocks_done)
+
     def _enter(self, candidate: Candidate, now_s: float) -> Decision:
         """Let a request in that was checked before."""
-        self._num_submitted += 1
         self._candidates[candidate.request.request_id] = candidate
         if not self._exclusive and not self._recovering:
             return self._grant(candidate, now_s)
@@ -321,7 +338,7 @@ class DeviceAllocator:
         if not self._exclusive:
             return self._grant_all(now_s)
         holder = self._holder
-        refused = self._refuse(now_s)
+        refused = self._refuse(now_s) if self._policy.has_admission else ()
         if holder is None:
             if not self.num_waiting:
                 return Decision(refused=refused) if refused else NOTHING_TO_DO

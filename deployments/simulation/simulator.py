@@ -143,7 +143,6 @@ class _Simulation:
                     end_s=now_s,
                 )
             )
-        self._report_progress(now_s)
         self._turn = None
         self._previous = request.request_id
         if blocks_done < len(request.block_times_s):

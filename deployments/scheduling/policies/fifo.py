@@ -23,6 +23,8 @@ class Fifo:
 
     __slots__ = ("_order",)
 
+    has_admission = False
+
     def __init__(self) -> None:
         self._order = KeyedOrder(_arrival_s, is_preemptive=False)
 

@@ -36,9 +36,10 @@ class Levels(Generic[OrderT]):
         options: Starvation bound and what promotion may do.
     """
 
-    __slots__ = ("_common_guard", "_levels", "_make_order", "_options", "_priorities")
+    __slots__ = ("_common_guard", "_levels", "_make_order", "_options", "_priorities", "has_admission")
 
     def __init__(self, make_order: Callable[[], OrderT], options: StarvationOptions) -> None:
+        self.has_admission = False
         self._make_order = make_order
         self._options = options
         self._levels: dict[int, _Level[OrderT]] = {}

@@ -3,9 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from heapq import heappop, heappush
 
 from deployments.scheduling.candidate import Candidate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnTimeSet:
+    """Who can be on time.
+
+    Attributes:
+        kept: The largest set that can all be on time, in deadline order.
+        aside: The others, in the order in which they were set aside.
+        slack_s: How long all that are kept can wait together, in seconds; infinity if nobody is kept.
+    """
+
+    kept: list[Candidate]
+    aside: list[Candidate]
+    slack_s: float
+
+
+def deadline_key(candidate: Candidate) -> tuple[float, float, int]:
+    """What ``deadline_order`` sorts the waiting by."""
+    return candidate.deadline_s, candidate.arrival_s, candidate.sequence
 
 
 def deadline_order(waiting: Iterable[Candidate], holder: Candidate | None) -> list[Candidate]:
@@ -19,13 +40,8 @@ def deadline_order(waiting: Iterable[Candidate], holder: Candidate | None) -> li
     return ordered
 
 
-def deadline_key(candidate: Candidate) -> tuple[float, float, int]:
-    """What ``deadline_order`` sorts the waiting by."""
-    return candidate.deadline_s, candidate.arrival_s, candidate.sequence
-
-
-def set_aside(ordered: Sequence[Candidate], start_s: float, holder: Candidate | None) -> list[Candidate]:
-    """Who has to be late so that as many as possible are on time; the fewest, and the longest of them.
+def on_time_set(ordered: Sequence[Candidate], start_s: float, holder: Candidate | None) -> OnTimeSet:
+    """Who is kept and who has to be late, so that as many as possible are on time.
 
     Walk in deadline order adding up remaining time; whenever the sum passes a deadline, set aside the longest remaining
     request seen so far (on equal times the last that arrived, the holder last of all). O(n log n).
@@ -49,4 +65,14 @@ def set_aside(ordered: Sequence[Candidate], start_s: float, holder: Candidate | 
             late = heappop(longest)[3]
             end_s -= late.remaining_s
             aside.append(late)
-    return aside
+    late_ones = {candidate.sequence for candidate in aside}
+    kept = [candidate for candidate in ordered if candidate.sequence not in late_ones]
+    return OnTimeSet(kept=kept, aside=aside, slack_s=_slack_s(kept, start_s))
+
+
+def _slack_s(kept: Sequence[Candidate], start_s: float) -> float:
+    slack_s = float("inf")
+    for candidate in kept:
+        start_s += candidate.remaining_s
+        slack_s = min(slack_s, candidate.deadline_s - start_s)
+    return slack_s

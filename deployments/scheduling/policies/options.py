@@ -57,13 +57,20 @@ class SloOptions(StarvationOptions):
     """Options of ``slo``.
 
     Attributes:
+        late_reserve: A request that cannot be on time runs early where all others can wait for it and for this many
+            times its isolated time more; None: only when nobody can be on time.
         admission: ``off``: nobody is refused. ``newcomer``: a request that could not be on time is refused when it
             comes. ``anyone_waiting``: also a waiting request that lost its place, as long as it has not begun.
     """
 
+    late_reserve: float | None = 0.5
     admission: Admission = "off"
 
     def __post_init__(self) -> None:
         super(SloOptions, self).__post_init__()  # the bare form fails in a slotted dataclass
+        if self.late_reserve is not None:
+            _check_number(
+                "late_reserve", self.late_reserve, -1e-9, float("inf"), "a number of at least 0, or none for never"
+            )
         if self.admission not in get_args(Admission):
             raise OptionValueError("admission", self.admission, ", ".join(get_args(Admission)))

@@ -36,6 +36,10 @@ class Order(Protocol):
 class Policy(Protocol):
     """Who should hold the device: an order, with priorities and the starvation bound where it has them."""
 
+    @property
+    def has_admission(self) -> bool:
+        """False: ``predicted_wait_s`` and ``refuse`` let everybody in, there is no need to ask."""
+
     def add(self, candidate: Candidate) -> None:
         """A request begins to wait."""
 

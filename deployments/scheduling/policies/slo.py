@@ -1,64 +1,120 @@
-"""``slo``: the fewest late requests.
+"""``slo``: the fewest late requests, and the late ones not forgotten.
 
-Of the requests that wait or run, the largest set that can be on time is kept (``on_time.set_aside``); its earliest
-deadline holds the device. The others run when nobody can be on time any more, shortest first.
+Of the requests that wait or run, the largest set that can be on time is kept (``on_time_set``); its earliest deadline
+holds the device. Of those set aside the shortest goes first, and it runs
+
+- when nobody can be on time any more, or
+- while all that are kept can wait for the whole of it, and for ``late_reserve`` x its isolated time more.
+
+The second rule shortens the tail at the price of few violations: the reserve is for requests that are still to come.
+``late_reserve: null`` switches it off. Figures: ``docs/policies.md``.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
 from collections.abc import Sequence
 
 from deployments.scheduling.candidate import Candidate
+from deployments.scheduling.policies.deadline_queue import DeadlineQueue
 from deployments.scheduling.policies.gain import lowers_ratio_sum
 from deployments.scheduling.policies.levels import Levels
-from deployments.scheduling.policies.on_time import deadline_key, deadline_order, set_aside
+from deployments.scheduling.policies.on_time import deadline_order, on_time_set
 from deployments.scheduling.policies.options import SloOptions
 
 
-def should_hold(waiting: Sequence[Candidate], holder: Candidate | None, now_s: float) -> Candidate | None:
-    """The earliest deadline of those kept; without any, the shortest; on equal terms the holder, then arrival."""
-    ordered = deadline_order(waiting, holder)
-    aside = set_aside(ordered, now_s, holder)
-    for candidate in ordered:
-        if candidate not in aside:
-            return candidate
+def should_hold(
+    waiting: Sequence[Candidate], holder: Candidate | None, now_s: float, late_reserve: float | None
+) -> Candidate | None:
+    """Who should hold the device by the rules above; on equal terms the holder, then arrival order. O(n log n)."""
+    on_time = on_time_set(deadline_order(waiting, holder), now_s, holder)
+    late = _shortest(on_time.aside, holder)
+    if not on_time.kept:
+        return late
+    if late is not None and late_reserve is not None and on_time.slack_s >= _needed_s(late, late_reserve):
+        return late
+    return on_time.kept[0]
+
+
+def _shortest(aside: Sequence[Candidate], holder: Candidate | None) -> Candidate | None:
     return min(
         aside, key=lambda each: (each.remaining_s, each is not holder, each.arrival_s, each.sequence), default=None
     )
 
 
-class Slo:
-    """``should_hold`` with the waiting requests kept in deadline order."""
+def _needed_s(late: Candidate, late_reserve: float) -> float:
+    return late.remaining_s + late_reserve * late.isolated_s
 
-    __slots__ = ("_ordered", "waiting_s")
+
+class Slo:
+    """``should_hold`` kept up to date.
+
+    O(log n) while the bounds of the queue answer; a sum over the m requests that are not hopeless, in C, where they do
+    not; ``on_time_set`` over those m, O(m log m), where some of them have to be late.
+
+    Args:
+        late_reserve: See the module.
+    """
+
+    __slots__ = ("_late_reserve", "_queue")
 
     changes_with_time = True
 
-    def __init__(self) -> None:
-        self._ordered: list[Candidate] = []
-        self.waiting_s = 0.0
+    def __init__(self, late_reserve: float | None) -> None:
+        self._late_reserve = late_reserve
+        self._queue = DeadlineQueue()
 
     def __len__(self) -> int:
-        return len(self._ordered)
+        return len(self._queue)
+
+    @property
+    def waiting_s(self) -> float:
+        """Remaining time of all that wait, in seconds."""
+        return self._queue.waiting_s
 
     def add(self, candidate: Candidate) -> None:
         """A request begins to wait."""
-        insort(self._ordered, candidate, key=deadline_key)
-        self.waiting_s += candidate.remaining_s
+        self._queue.add(candidate)
 
     def remove(self, candidate: Candidate) -> None:
         """A request waits no more."""
-        del self._ordered[bisect_left(self._ordered, deadline_key(candidate), key=deadline_key)]
-        self.waiting_s -= candidate.remaining_s
+        self._queue.remove(candidate)
 
     def choose(self, now_s: float, holder: Candidate | None) -> Candidate | None:
         """Who should hold the device at ``now_s``; None if there is nobody."""
-        return should_hold(self._ordered, holder, now_s)
+        queue = self._queue
+        queue.move_to(now_s)
+        late = queue.shortest_hopeless
+        live_holder = holder
+        if holder is not None and now_s > holder.deadline_s - holder.remaining_s:
+            live_holder = None
+            if late is None or holder.remaining_s <= late.remaining_s:
+                late = holder
+        live = queue.live
+        first = live[0] if live else None
+        if live_holder is not None and (first is None or live_holder.deadline_s <= first.deadline_s):
+            first = live_holder
+        if first is None:
+            return late
+        if late is not None and self._late_reserve is not None:
+            if queue.has_slack(_needed_s(late, self._late_reserve), now_s, live_holder):
+                return late
+            if queue.has_slack(0.0, now_s, live_holder):
+                return first
+        elif queue.has_slack(0.0, now_s, live_holder):
+            return first
+        return self._choose_by_walk(now_s, live_holder, late, holder)
 
     def late_ones(self, now_s: float, holder: Candidate | None) -> list[Candidate]:
         """Those set aside at ``now_s``."""
-        return set_aside(deadline_order(self._ordered, holder), now_s, holder)
+        queue = self._queue
+        queue.move_to(now_s)
+        late = queue.hopeless()
+        if holder is not None and now_s > holder.deadline_s - holder.remaining_s:
+            late.append(holder)
+            holder = None
+        if not queue.has_slack(0.0, now_s, holder):
+            late += on_time_set(self._ordered(holder), now_s, holder).aside
+        return late
 
     def is_worth(self, challenger: Candidate, holder: Candidate, now_s: float, cost_s: float) -> bool:
         """True if the challenger would be late behind the holder and is not before it, or if the ratios gain."""
@@ -67,6 +123,22 @@ class Slo:
             return True
         return lowers_ratio_sum(challenger, holder, cost_s)
 
+    def _choose_by_walk(
+        self, now_s: float, live_holder: Candidate | None, late: Candidate | None, holder: Candidate | None
+    ) -> Candidate | None:
+        """Who should hold the device where some of the live ones have to be late; ``late`` is the shortest other."""
+        on_time = on_time_set(self._ordered(live_holder), now_s, live_holder)
+        late = _shortest(on_time.aside if late is None else [late, *on_time.aside], holder)
+        if not on_time.kept:
+            return late
+        reserve = self._late_reserve
+        if late is not None and reserve is not None and on_time.slack_s >= _needed_s(late, reserve):
+            return late
+        return on_time.kept[0]
+
+    def _ordered(self, holder: Candidate | None) -> list[Candidate]:
+        return deadline_order(self._queue.live, holder)
+
 
 class SloLevels(Levels[Slo]):
     """``Levels`` with admission control."""
@@ -74,20 +146,22 @@ class SloLevels(Levels[Slo]):
     __slots__ = ("_admission",)
 
     def __init__(self, options: SloOptions) -> None:
-        super().__init__(Slo, options)
+        super().__init__(lambda: Slo(options.late_reserve), options)
         self._admission = options.admission
+        self.has_admission = options.admission != "off"
 
     def predicted_wait_s(self, candidate: Candidate, now_s: float, holder: Candidate | None) -> float | None:
         """None if the candidate may come in; otherwise how long it would wait for its first turn, in seconds."""
-        if self._admission == "off":
+        if not self.has_admission:
             return None
         start_s = now_s + self._ahead_s(candidate.priority, holder)
         same_level = holder if holder is not None and holder.priority == candidate.priority else None
         order = self._level(candidate.priority).order
+        num_late = len(order.late_ones(start_s, same_level))
         order.add(candidate)
-        aside = order.late_ones(start_s, same_level)
+        late = order.late_ones(start_s, same_level)
         order.remove(candidate)
-        if not aside or (self._admission == "anyone_waiting" and candidate not in aside):
+        if len(late) <= num_late or (self._admission == "anyone_waiting" and candidate not in late):
             return None
         return start_s - now_s + order.waiting_s + (0.0 if same_level is None else same_level.remaining_s)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,21 +14,19 @@ from deployments.runtime.errors import (
     ReplicaClosedError,
     SettingsConflictError,
 )
-from deployments.runtime.lease_page import LeasePage
 from deployments.runtime.messages import (
     PROTOCOL_VERSION,
     Grant,
-    Hello,
     Refused,
     Submit,
     Welcome,
-    decode_to_replica,
     encode,
 )
 from deployments.runtime.settings import DeviceSettings
-from deployments.runtime.transport import PacketSocket, connect
+from deployments.runtime.transport import connect
 from deployments.scheduling.errors import QueueFullError
-from deployments.scheduling.request import Request, RequestId
+from deployments.scheduling.request import RequestId
+from tests.raw_replica import RawReplica, make_request
 from tests.unit.runtime.lease_world import LIMIT_S, LeaseWorld
 
 SRPT = DeviceSettings(mode="slo", policy="srpt", max_waiting=3)
@@ -175,52 +172,21 @@ def test_after_a_restart_with_idle_replicas_the_device_works_on(world: LeaseWorl
     assert replica.submit("r").result(LIMIT_S)["ran"].tolist() == [0]
 
 
-class RawReplica:
-    """Speaks the protocol by hand."""
+def raw_replica(world: LeaseWorld, name: str, *, version: int = PROTOCOL_VERSION) -> RawReplica:
+    return RawReplica(world.find_socket(), world.settings, name, version=version)
 
-    def __init__(self, world: LeaseWorld, name: str, *, version: int = PROTOCOL_VERSION) -> None:
-        self.name = name
-        self.page = LeasePage(world.folder / f"{name}.page", create=True)
-        self.socket: PacketSocket = connect(world.find_socket())
-        hello = Hello(
-            version=version,
-            owner=name,
-            model=name,
-            pid=os.getpid(),
-            page=f"{name}.page",
-            settings=world.settings,
-            num_announced=0,
-        )
-        self.socket.send(encode(hello))
 
-    def submit(self, request_id: str) -> None:
-        request = Request(
-            request_id=RequestId(request_id),
-            model=self.name,
-            owner=self.name,
-            arrival_s=0.0,
-            isolated_s=1.0,
-            block_times_s=(1.0,),
-            deadline_s=1e9,
-        )
-        self.socket.send(encode(Submit(request=request)))
-
-    def receive(self) -> object:
-        packet = self.socket.receive()
-        return None if packet is None else decode_to_replica(packet)
-
-    def close(self) -> None:
-        self.socket.close()
-        self.page.close(unlink=True)
+def submit(replica: RawReplica, request_id: str) -> None:
+    replica.send(Submit(request=make_request(request_id, owner=replica.name)))
 
 
 def test_the_death_of_the_holder_frees_the_device_at_once(world: LeaseWorld) -> None:
-    holder, other = RawReplica(world, "holder"), RawReplica(world, "other")
+    holder, other = raw_replica(world, "holder"), raw_replica(world, "other")
     assert isinstance(holder.receive(), Welcome)
     assert isinstance(other.receive(), Welcome)
-    holder.submit("h")
+    submit(holder, "h")
     assert isinstance(holder.receive(), Grant)
-    other.submit("o")
+    submit(other, "o")
     world.wait_until(lambda: num_waiting(world) == 1)
     holder.socket.close()
     grant = other.receive()
@@ -230,7 +196,7 @@ def test_the_death_of_the_holder_frees_the_device_at_once(world: LeaseWorld) -> 
 
 
 def test_another_protocol_version_is_refused(world: LeaseWorld) -> None:
-    old = RawReplica(world, "old", version=0)
+    old = raw_replica(world, "old", version=0)
     answer = old.receive()
     assert isinstance(answer, Refused)
     assert answer.reason == "version"
@@ -239,7 +205,7 @@ def test_another_protocol_version_is_refused(world: LeaseWorld) -> None:
 
 
 def test_a_broken_packet_closes_only_its_own_connection(world: LeaseWorld, caplog: pytest.LogCaptureFixture) -> None:
-    broken, sound = RawReplica(world, "broken"), world.replica("sound", 1)
+    broken, sound = raw_replica(world, "broken"), world.replica("sound", 1)
     assert isinstance(broken.receive(), Welcome)
     with caplog.at_level(logging.CRITICAL):
         broken.socket.send(b"\xc1 this is no message")
@@ -251,16 +217,7 @@ def test_a_broken_packet_closes_only_its_own_connection(world: LeaseWorld, caplo
 
 def test_a_request_before_hello_closes_the_connection(world: LeaseWorld) -> None:
     stranger = connect(world.find_socket())
-    request = Request(
-        request_id=RequestId("r"),
-        model="m",
-        owner="nobody",
-        arrival_s=0.0,
-        isolated_s=1.0,
-        block_times_s=(1.0,),
-        deadline_s=1.0,
-    )
-    stranger.send(encode(Submit(request=request)))
+    stranger.send(encode(Submit(request=make_request("r", owner="nobody"))))
     assert stranger.receive() is None
     stranger.close()
 

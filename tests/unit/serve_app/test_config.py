@@ -1,0 +1,167 @@
+"""What is wrong in a configuration is told by key, value and what is allowed, all at once, before anything starts."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from serve_app.config import load_config
+from serve_app.errors import ConfigError, RepositoryMissingError
+
+ROOT = Path(__file__).parent.parent.parent.parent
+GOOD: dict[str, Any] = {
+    "applications": [
+        {"name": "gateway", "route_prefix": "/", "import_path": "serve_app.app:gateway"},
+        {
+            "name": "small",
+            "route_prefix": "/v2/models/small",
+            "import_path": "serve_app.app:model",
+            "args": {"model": "small", "repository": "REPOSITORY", "device": {"kind": "cpu", "mode": "slo"}},
+        },
+        {
+            "name": "large",
+            "route_prefix": "/v2/models/large",
+            "import_path": "serve_app.app:model",
+            "args": {"model": "large", "repository": "REPOSITORY", "device": {"kind": "cpu", "mode": "slo"}},
+        },
+    ]
+}
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    for name in ("small", "large"):
+        (tmp_path / "models" / name).mkdir(parents=True)
+        (tmp_path / "models" / name / "plan.json").write_text("{}")
+    return tmp_path / "models"
+
+
+def write(repository: Path, config: dict[str, Any]) -> Path:
+    path = repository.parent / "config.yaml"
+    path.write_text(yaml.safe_dump(config).replace("REPOSITORY", str(repository)))
+    return path
+
+
+def changed(*changes: tuple[str, Any]) -> dict[str, Any]:
+    """GOOD with values set at paths such as ``1.args.device.mode`` below ``applications``."""
+    config = copy.deepcopy(GOOD)
+    for path, value in changes:
+        *parents, last = path.split(".")
+        place: Any = config["applications"]
+        for part in parents:
+            place = place[int(part)] if isinstance(place, list) else place[part]
+        place[last] = value
+    return config
+
+
+def test_a_good_file_loads_with_safe_defaults(repository: Path) -> None:
+    config = load_config(write(repository, GOOD))
+    assert [model.model for model in config.models] == ["small", "large"]
+    assert (config.host, config.port) == ("127.0.0.1", 8000)
+    assert config.models[0].to_settings().device.mode == "slo"
+    assert config.models[0].qos.alpha == 4
+
+
+def test_mode_and_port_can_be_replaced_for_all_devices(repository: Path) -> None:
+    config = load_config(write(repository, GOOD), mode="fifo", port=8100)
+    assert {model.device.mode for model in config.models} == {"fifo"}
+    assert config.raw["http_options"] == {"host": "127.0.0.1", "port": 8100}
+    assert config.raw["applications"][1]["args"]["device"]["mode"] == "fifo"
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (
+            "1.args.qos",
+            {"alhpa": 4},
+            r"\[1\]\.args\.qos\.alhpa: unknown key \(value 4\); allowed here are alpha, deadline_ms, priority",
+        ),
+        ("1.args.qos", {"alpha": 0.5}, r"qos\.alpha: .*greater than or equal to 1 \(found 0\.5\)"),
+        ("1.args.device.kind", "tpu", r"device\.kind: .*'cpu' or 'cuda' \(found 'tpu'\)"),
+        ("1.args.device.mode", "fast", r"unknown mode 'fast': allowed are slo, dlir, oyst, bnst, fifo, parallel"),
+        ("1.args.device.policy", "best", r"unknown policy 'best': allowed are fifo, sjf, srpt, edf"),
+        ("1.args.device.policy_options", {"speed": 9}, r"option 'speed' = 9: allowed are the options"),
+        ("1.args.device.threads", 0, r"device\.threads: .*\(found 0\)"),
+        ("1.args.device.cores", [0, 1], r"cores \[0, 1\] must be as many different ones as threads \(1\)"),
+        ("1.args.model", "a/b", r"args\.model: .*pattern.*\(found 'a/b'\)"),
+        ("1.name", "other", r"applications\[1\]\.name: must be the model's name 'small' \(found 'other'\)"),
+        ("1.route_prefix", "/small", r"must be '/v2/models/small' \(found '/small'\)"),
+        ("1.args.modle", "x", r"applications\[1\]\.args\.modle: unknown key \(value 'x'\); allowed here are device"),
+        ("0.args", {"port": 1}, r"applications\[0\]\.args\.port: unknown key"),
+        ("1.num_replicsa", 2, r"applications\[1\]\.num_replicsa: unknown key \(value 2\); allowed here are args"),
+        ("1.deployments", [{"name": "SplitModel", "replicas": 2}], r"\[1\]\.deployments\[0\]\.replicas: unknown key"),
+    ],
+)
+def test_a_wrong_key_or_value_is_named_with_what_is_allowed(
+    repository: Path, path: str, value: object, message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load_config(write(repository, changed((path, value))))
+
+
+def test_all_faults_are_told_at_once(repository: Path) -> None:
+    config = changed(("1.args.device.mode", "fast"), ("2.args.device.threads", 0))
+    with pytest.raises(ConfigError, match=r"(?s)unknown mode 'fast'.*device\.threads"):
+        load_config(write(repository, config))
+
+
+def test_models_that_disagree_on_their_device_are_both_named(repository: Path) -> None:
+    config = changed(("2.args.device.mode", "fifo"))
+    with pytest.raises(ConfigError, match=r"models 'small' and 'large' disagree.*mode: 'slo' here, 'fifo' there"):
+        load_config(write(repository, config))
+
+
+def test_a_missing_repository_names_the_command_that_makes_it(repository: Path) -> None:
+    config = changed(("1.args.repository", "nowhere"))
+    with pytest.raises(RepositoryMissingError, match=r"no model repository at .*nowhere: 'make models'.*zoo"):
+        load_config(write(repository, config))
+
+
+def test_a_missing_plan_names_the_command_that_makes_it(repository: Path) -> None:
+    (repository / "large" / "plan.json").unlink()
+    with pytest.raises(RepositoryMissingError, match=r"'large' has no split plan.*python -m split_tool split"):
+        load_config(write(repository, GOOD))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("applications: [", "is no YAML"),
+        ("- a\n- b", "must be a mapping"),
+        ("applications: []", "nothing to serve"),
+        ("http_options: {port: 8000}", "applications: missing"),
+    ],
+)
+def test_a_file_that_is_no_configuration_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=message):
+        load_config(path)
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="No such file"):
+        load_config(tmp_path / "absent.yaml")
+
+
+def test_a_configuration_without_a_gateway_is_refused(repository: Path) -> None:
+    config = {"applications": GOOD["applications"][1:]}
+    with pytest.raises(ConfigError, match="add one at /"):
+        load_config(write(repository, config))
+
+
+def test_the_file_in_the_repository_is_right_but_for_the_models(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("squeezenet", "shufflenet", "inception_v1", "resnet50", "vgg19"):
+        (tmp_path / "models" / name).mkdir(parents=True)
+        (tmp_path / "models" / name / "plan.json").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    config = load_config(ROOT / "config.yaml")
+    assert len(config.models) == 5
+    assert len({model.device.to_settings().device for model in config.models}) == 1
