@@ -48,7 +48,8 @@ class ProgressBar:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Take the bar away."""
-        self._bar.stop()
+        if self._console.is_terminal:
+            self._bar.stop()
 
     def __call__(self, phase: str, share: float) -> None:
         """Show the phase and its share."""

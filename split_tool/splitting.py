@@ -17,6 +17,7 @@ from split_tool.errors import ModelRefusedError, NotEquivalentError, OptionError
 from split_tool.folders import check_free, existing_plan, written_aside
 from split_tool.machine import describe_machine, is_same_machine
 from split_tool.measure import measure
+from split_tool.model_graph import cut_graph
 from split_tool.notes import notes_for
 from split_tool.plan import (
     SCHEMA_VERSION,
@@ -34,6 +35,9 @@ from split_tool.samples import Sampler, find_sampler
 from split_tool.search import Bench, Trial, search
 from split_tool.sessions import Device, one_line, open_session, optimised_target, session_options, user_target
 from split_tool.source import BLOCK_FOLDER, Source, read_source
+
+USER_GRAPH_PENALTY = 0.02
+INEXACT_PENALTY = 0.05
 
 GOOD_OVERHEAD = 0.03
 """The optimised graph is taken without looking at the user's if it costs no more than this."""
@@ -141,6 +145,7 @@ def _start(
 ) -> _Job:
     """Load the whole model as the user would, find inputs for it, and set up the bench."""
     report("loading the whole model", 0.0)
+    cut_graph(source.model)  # says where a cycle is, which the runtime does not
     whole = open_session(source.path, device, session_options(device, optimise=True))
     keep = list(dict.fromkeys(spec.name for spec in source.outputs))
     run = _runner(whole, source, keep)
@@ -207,8 +212,15 @@ def _best(job: _Job, num_samples: int, seed: int) -> tuple[Trial, Proof]:
             break
     if not found:
         raise refusals[0]
-    trial, proof = min(found, key=lambda pair: pair[0].score)
+    trial, proof = min(found, key=_rank)
     return _measured_again(job, trial), proof
+
+
+def _rank(pair: tuple[Trial, Proof]) -> float:
+    """Less is better; the user's graph must win by more than noise, and bit-identical results are worth a little."""
+    trial, proof = pair
+    penalty = 0.0 if trial.cutting.target.is_optimised else USER_GRAPH_PENALTY
+    return trial.score + penalty + (0.0 if proof.verdict == "bit-identical" else INEXACT_PENALTY)
 
 
 def _cutting(job: _Job, kind: str, work: Path) -> Cutting:

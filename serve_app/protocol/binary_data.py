@@ -19,7 +19,7 @@ def array_from_binary(name: str, datatype: Datatype, shape: tuple[int, ...], dat
     """The input ``name`` as an array of ``shape``: a read-only view on ``data``, without a copy, except for BYTES.
 
     The view starts wherever the client's JSON ended, so ``array.flags.aligned`` may be false. ONNX Runtime takes
-    such arrays on CPU and gives equal results (tests compare); code that needs alignment copies.
+    such arrays on CPU and gives equal results; code that needs alignment copies.
 
     Args:
         name: For messages.

@@ -20,7 +20,7 @@ CASES = {case["id"]: case for case in json.loads((HARD / "cases.json").read_text
 REFUSED = {
     "21_unknown_custom_op": "MagicOp",
     "24_duplicate_node_names": "same node name",
-    "59_cycle_invalid": "acyclic",
+    "59_cycle_invalid": "cycle through 'a'",
     "60_truncated_file_invalid": "truncated",
     "61_external_path_escape_invalid": "leaves the model's folder",
     "62_ir_version_too_new": "max supported IR version",
