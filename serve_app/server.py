@@ -52,7 +52,11 @@ class Server:
         config_path = self._folder / "config.yaml"
         config_path.write_text(yaml.safe_dump(config.raw, sort_keys=False))
         self.uses_haproxy = has_haproxy() if use_haproxy is None else use_haproxy
-        environment = os.environ | {"RAY_SERVE_ENABLE_HA_PROXY": "1" if self.uses_haproxy else "0"}
+        environment = os.environ | {
+            "RAY_SERVE_ENABLE_HA_PROXY": "1" if self.uses_haproxy else "0",
+            # Ray runs its workers at niceness 15, where any other busy process takes ten times the device's time away
+            "RAY_worker_niceness": "0",
+        }
         if self.uses_haproxy:
             environment |= _haproxy_environment(self._folder)
         command = [sys.executable, "-m", "serve_app.serve_run", str(config_path)]

@@ -14,11 +14,33 @@ from split_tool.plan import WHOLE_MODEL_FILE, SplitPlan
 
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 
-Values = dict[str, ort.OrtValue]
+_MAX_FREE_BUFFER_SETS = 4
+
+
+class _Buffers:
+    """Memory for what crosses the cuts of one request in flight, and the bindings of all blocks to it.
+
+    The first request that passes leaves its crossing tensors here; from the second on nothing is allocated but the
+    model's outputs.
+    """
+
+    def __init__(self, num_blocks: int) -> None:
+        self.tensors: dict[str, ort.OrtValue] = {}
+        self.bindings: list[ort.IOBinding | None] = [None] * num_blocks
+
+
+class Values:
+    """The values of one request that are alive, by name, between two blocks."""
+
+    __slots__ = ("alive", "buffers")
+
+    def __init__(self, alive: dict[str, ort.OrtValue], buffers: _Buffers) -> None:
+        self.alive = alive
+        self.buffers = buffers
 
 
 class BlockChain:
-    """The blocks of one model, loaded on one device; used by one thread at a time."""
+    """The blocks of one model, loaded on one device; used by one thread at a time, for any number of requests."""
 
     def __init__(self, plan: SplitPlan, folder: Path, settings: DeviceSettings, *, is_split: bool) -> None:
         """Load the blocks, or the whole model as the only one.
@@ -44,8 +66,13 @@ class BlockChain:
         self._sessions = [_open_session(folder / file, settings, is_optimised=is_optimised) for file in files]
         self._input_names = [[value.name for value in session.get_inputs()] for session in self._sessions]
         self._output_names = [[value.name for value in session.get_outputs()] for session in self._sessions]
-        self.output_names = tuple(spec.name for spec in plan.outputs)
+        self.output_names = tuple(dict.fromkeys(spec.name for spec in plan.outputs))
         self._dead_after = _dead_after(self._input_names, self.output_names)
+        buffered = _names_of_fixed_size(self._sessions) - set(self.output_names)
+        self._buffered = [[name for name in names if name in buffered] for names in self._output_names]
+        self._rebound_inputs = [[name for name in names if name not in buffered] for names in self._input_names]
+        self._rebound_outputs = [[name for name in names if name not in buffered] for names in self._output_names]
+        self._free_buffers: list[_Buffers] = []
 
     @property
     def num_blocks(self) -> int:
@@ -54,27 +81,64 @@ class BlockChain:
 
     def start(self, inputs: Mapping[str, np.ndarray]) -> Values:
         """The request's inputs on the device, as the values alive before block 0."""
-        return {
+        alive = {
             name: ort.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array), self._device, self._index)
             for name, array in inputs.items()
         }
+        return Values(alive, self._free_buffers.pop() if self._free_buffers else _Buffers(self.num_blocks))
 
     def run_block(self, block: int, values: Values) -> None:
-        """Run one block: its outputs join ``values``, what nobody needs any more leaves them.
+        """Run one block: its outputs join the values alive, what nobody needs any more leaves them.
 
         Raises:
-            Exception: Whatever ONNX Runtime raises; ``values`` is unchanged then.
+            Exception: Whatever ONNX Runtime raises.
         """
-        session, output_names = self._sessions[block], self._output_names[block]
-        feeds = {name: values[name] for name in self._input_names[block]}
-        results = session.run_with_ort_values(output_names, feeds)
-        values.update(zip(output_names, results, strict=True))
+        alive, buffers = values.alive, values.buffers
+        binding = buffers.bindings[block]
+        if binding is None:
+            binding = self._bind(block, values)
+        else:
+            self._rebind(binding, self._rebound_inputs[block], self._rebound_outputs[block], alive)
+        self._sessions[block].run_with_iobinding(binding)
+        alive.update(zip(self._output_names[block], binding.get_outputs(), strict=True))
+        for name in self._buffered[block]:
+            buffers.tensors.setdefault(name, alive[name])
         for name in self._dead_after[block]:
-            values.pop(name, None)
+            alive.pop(name, None)
 
     def finish(self, values: Values) -> dict[str, np.ndarray]:
-        """The model's outputs by name, copied to host memory."""
-        return {name: values[name].numpy() for name in self.output_names}
+        """The model's outputs by name, in host memory; ``values`` are used up."""
+        outputs = {name: values.alive[name].numpy() for name in self.output_names}
+        if len(self._free_buffers) < _MAX_FREE_BUFFER_SETS:
+            self._free_buffers.append(values.buffers)
+        return outputs
+
+    def _bind(self, block: int, values: Values) -> ort.IOBinding:
+        """A new binding of everything; it is kept once the block has memory for all that it shares with others."""
+        buffers = values.buffers
+        binding = self._sessions[block].io_binding()
+        self._rebind(binding, self._input_names[block], self._rebound_outputs[block], values.alive)
+        for name in self._buffered[block]:
+            if name in buffers.tensors:
+                binding.bind_ortvalue_output(name, buffers.tensors[name])
+            else:
+                binding.bind_output(name, self._device, self._index)
+        if all(name in buffers.tensors for name in self._buffered[block]):
+            buffers.bindings[block] = binding
+        return binding
+
+    def _rebind(
+        self, binding: ort.IOBinding, inputs: list[str], outputs: list[str], alive: dict[str, ort.OrtValue]
+    ) -> None:
+        """Bind what differs from request to request; without a new binding the runtime would write into old outputs."""
+        for name in inputs:
+            if name in alive:  # an optional input may be absent
+                binding.bind_ortvalue_input(name, alive[name])
+        for name in outputs:
+            if name in self.output_names:
+                binding.bind_output(name, "cpu")
+            else:
+                binding.bind_output(name, self._device, self._index)
 
 
 def _open_session(path: Path, settings: DeviceSettings, *, is_optimised: bool) -> ort.InferenceSession:
@@ -114,6 +178,19 @@ def _share_threads(num_threads: int) -> None:
     if _num_shared_threads is None:
         ort.set_global_thread_pool_sizes(num_threads, 1)
         _num_shared_threads = num_threads
+
+
+def _names_of_fixed_size(sessions: list[ort.InferenceSession]) -> set[str]:
+    """The block outputs that are tensors of numbers with every axis fixed; ``[]`` may be of any rank."""
+    return {
+        value.name
+        for session in sessions
+        for value in session.get_outputs()
+        if value.type.startswith("tensor(")
+        and value.type != "tensor(string)"
+        and value.shape
+        and all(isinstance(axis, int) for axis in value.shape)
+    }
 
 
 def _dead_after(input_names: list[list[str]], output_names: tuple[str, ...]) -> list[list[str]]:

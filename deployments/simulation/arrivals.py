@@ -1,8 +1,8 @@
 """Seeded synthetic arrivals.
 
 Every model is a stream of its own with a share of the load. The mean gap of stream i is isolated_i / (share_i x load);
-with shares in proportion to the isolated times (the default) all streams have the same mean gap, the sum of the isolated
-times over the load. The streams are cut where the first of them ends, so that the mix stays the same to the end.
+with shares in proportion to the isolated times (the default) all streams have the same mean gap, the sum of the
+isolated times over the load. The streams are cut where the first of them ends, so that the mix stays the same.
 """
 
 from __future__ import annotations

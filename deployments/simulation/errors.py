@@ -55,3 +55,15 @@ class TooManyRequestsError(SimulationError):
 
     def __str__(self) -> str:
         return f"exhaustive search over {self.num_requests} requests, possible are {self.max_requests}"
+
+
+class ContenderError(SimulationError):
+    """A contender's text cannot be read."""
+
+    def __init__(self, text: str, problem: str) -> None:
+        super().__init__(text, problem)
+        self.text = text
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return f"contender {self.text!r}: {self.problem}"

@@ -1,4 +1,4 @@
-"""What a run is judged by."""
+"""What runs are judged by."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy.typing as npt
 from deployments.simulation.simulator import Run
 
 DEFAULT_ALPHAS = (2.0, 3.0, 4.0)
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,14 +41,13 @@ class Measures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunMeasures:
-    """A run, condensed.
+    """Runs of one kind, condensed.
 
     Attributes:
         overall: Over all requests.
         by_model: Per model.
         goodput_per_s: Requests per second that ended before their deadline.
         device_use_pct: Per cent of the time that the device ran blocks.
-        duration_s: From the first arrival to the last end, in seconds.
         num_turns: Turns in all.
     """
 
@@ -55,14 +55,13 @@ class RunMeasures:
     by_model: dict[str, Measures]
     goodput_per_s: float
     device_use_pct: float
-    duration_s: float
     num_turns: int
 
 
-def measure(run: Run, *, alphas: Sequence[float] = DEFAULT_ALPHAS) -> RunMeasures:
-    """The measures of a run with at least one request."""
+def response_ratios(run: Run) -> npt.NDArray[np.float64]:
+    """Response ratio of each request, in arrival order: float64, shape (requests,), infinity for a refused one."""
     finish_s = run.finish_s
-    ratios = np.array(
+    return np.array(
         [
             max(1.0, (finish_s[request.request_id] - request.arrival_s) / request.isolated_s)
             if request.request_id in finish_s
@@ -70,18 +69,26 @@ def measure(run: Run, *, alphas: Sequence[float] = DEFAULT_ALPHAS) -> RunMeasure
             for request in run.requests
         ]
     )
-    models = np.array([request.model for request in run.requests])
-    num_on_time = sum(finish_s.get(request.request_id, np.inf) <= request.deadline_s + 1e-9 for request in run.requests)
-    duration_s = max(finish_s.values(), default=0.0) - run.requests[0].arrival_s
+
+
+def measure(runs: Sequence[Run], *, alphas: Sequence[float] = DEFAULT_ALPHAS) -> RunMeasures:
+    """The measures of at least one run, all requests of all runs taken together."""
+    ratios = np.concatenate([response_ratios(run) for run in runs])
+    models = np.array([request.model for run in runs for request in run.requests])
+    num_on_time = sum(
+        run.finish_s.get(request.request_id, np.inf) <= request.deadline_s + _ROUNDING
+        for run in runs
+        for request in run.requests
+    )
+    duration_s = sum(max(run.finish_s.values(), default=0.0) - run.requests[0].arrival_s for run in runs)
     return RunMeasures(
         overall=measure_ratios(ratios, alphas=alphas),
         by_model={
             model: measure_ratios(ratios[models == model], alphas=alphas) for model in sorted(set(models.tolist()))
         },
         goodput_per_s=num_on_time / duration_s if duration_s > 0.0 else 0.0,
-        device_use_pct=100.0 * run.busy_s / duration_s if duration_s > 0.0 else 0.0,
-        duration_s=duration_s,
-        num_turns=run.num_turns,
+        device_use_pct=100.0 * sum(run.busy_s for run in runs) / duration_s if duration_s > 0.0 else 0.0,
+        num_turns=sum(run.num_turns for run in runs),
     )
 
 
@@ -92,7 +99,7 @@ def measure_ratios(ratios: npt.NDArray[np.float64], *, alphas: Sequence[float] =
         served = np.array([np.nan])
     return Measures(
         num_requests=len(ratios),
-        violation_pct={alpha: float(100.0 * np.mean(ratios > alpha + 1e-9)) for alpha in alphas},
+        violation_pct={alpha: float(100.0 * np.mean(ratios > alpha + _ROUNDING)) for alpha in alphas},
         refused_pct=float(100.0 * np.mean(np.isinf(ratios))),
         jitter=float(np.std(served)),
         mean=float(np.mean(served)),

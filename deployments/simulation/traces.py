@@ -15,10 +15,11 @@ from __future__ import annotations
 import csv
 import gzip
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from typing import TextIO
 
 from deployments.simulation.errors import TraceFormatError
 from deployments.simulation.workload import Arrival
@@ -99,8 +100,8 @@ def _split_records(path: Path, rows: list[dict[str, str]], mix: str | None, mode
 
 
 def _rows(path: Path) -> Iterator[dict[str, str]]:
-    opened = gzip.open(path, "rt", newline="") if path.suffix == ".gz" else path.open(newline="")
-    with opened as file:
+    open_text: Callable[..., TextIO] = gzip.open if path.suffix == ".gz" else open
+    with open_text(path, "rt", newline="") as file:
         yield from csv.DictReader(file)
 
 

@@ -73,6 +73,13 @@ class DeadlineQueue:
         """The hopeless one that needs the device for the shortest time; as of the last ``move_to``."""
         return self._hopeless.first()
 
+    def with_holder(self, holder: Candidate | None) -> list[Candidate]:
+        """``live`` with the holder in its place. O(n)."""
+        if holder is None:
+            return self._live
+        place = bisect_left(self._deadlines_s, holder.deadline_s)
+        return [*self._live[:place], holder, *self._live[place:]]
+
     def hopeless(self) -> list[Candidate]:
         """All that are hopeless, as of the last ``move_to``. O(n)."""
         return self._hopeless.all()

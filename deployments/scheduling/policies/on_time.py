@@ -16,12 +16,21 @@ class OnTimeSet:
     Attributes:
         kept: The largest set that can all be on time, in deadline order.
         aside: The others, in the order in which they were set aside.
-        slack_s: How long all that are kept can wait together, in seconds; infinity if nobody is kept.
+        start_s: When the first of them can run, monotonic seconds.
     """
 
     kept: list[Candidate]
     aside: list[Candidate]
-    slack_s: float
+    start_s: float
+
+    def slack_s(self) -> float:
+        """How long all that are kept can wait together, in seconds; infinity if nobody is kept. O(n)."""
+        slack_s = float("inf")
+        end_s = self.start_s
+        for candidate in self.kept:
+            end_s += candidate.remaining_s
+            slack_s = min(slack_s, candidate.deadline_s - end_s)
+        return slack_s
 
 
 def deadline_key(candidate: Candidate) -> tuple[float, float, int]:
@@ -67,12 +76,4 @@ def on_time_set(ordered: Sequence[Candidate], start_s: float, holder: Candidate 
             aside.append(late)
     late_ones = {candidate.sequence for candidate in aside}
     kept = [candidate for candidate in ordered if candidate.sequence not in late_ones]
-    return OnTimeSet(kept=kept, aside=aside, slack_s=_slack_s(kept, start_s))
-
-
-def _slack_s(kept: Sequence[Candidate], start_s: float) -> float:
-    slack_s = float("inf")
-    for candidate in kept:
-        start_s += candidate.remaining_s
-        slack_s = min(slack_s, candidate.deadline_s - start_s)
-    return slack_s
+    return OnTimeSet(kept=kept, aside=aside, start_s=start_s)

@@ -30,7 +30,7 @@ def should_hold(
     late = _shortest(on_time.aside, holder)
     if not on_time.kept:
         return late
-    if late is not None and late_reserve is not None and on_time.slack_s >= _needed_s(late, late_reserve):
+    if late is not None and late_reserve is not None and on_time.slack_s() >= _needed_s(late, late_reserve):
         return late
     return on_time.kept[0]
 
@@ -113,7 +113,7 @@ class Slo:
             late.append(holder)
             holder = None
         if not queue.has_slack(0.0, now_s, holder):
-            late += on_time_set(self._ordered(holder), now_s, holder).aside
+            late += on_time_set(queue.with_holder(holder), now_s, holder).aside
         return late
 
     def is_worth(self, challenger: Candidate, holder: Candidate, now_s: float, cost_s: float) -> bool:
@@ -127,17 +127,14 @@ class Slo:
         self, now_s: float, live_holder: Candidate | None, late: Candidate | None, holder: Candidate | None
     ) -> Candidate | None:
         """Who should hold the device where some of the live ones have to be late; ``late`` is the shortest other."""
-        on_time = on_time_set(self._ordered(live_holder), now_s, live_holder)
+        on_time = on_time_set(self._queue.with_holder(live_holder), now_s, live_holder)
         late = _shortest(on_time.aside if late is None else [late, *on_time.aside], holder)
         if not on_time.kept:
             return late
         reserve = self._late_reserve
-        if late is not None and reserve is not None and on_time.slack_s >= _needed_s(late, reserve):
+        if late is not None and reserve is not None and on_time.slack_s() >= _needed_s(late, reserve):
             return late
         return on_time.kept[0]
-
-    def _ordered(self, holder: Candidate | None) -> list[Candidate]:
-        return deadline_order(self._queue.live, holder)
 
 
 class SloLevels(Levels[Slo]):

@@ -1,8 +1,8 @@
-"""One local Ray cluster with Serve for all tests of this folder; each test deploys what it needs."""
+"""One local Ray cluster with Serve for all tests of this folder, and the models on it."""
 
 from __future__ import annotations
 
-import contextlib
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ def repository() -> Path:
 def cluster() -> Iterator[int]:
     """A running Serve; gives its HTTP port."""
     port = free_port()
+    os.environ.update(RAY_worker_niceness="0")  # as serve_app does: other processes must not starve the replicas
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
     serve.start(http_options={"host": "127.0.0.1", "port": port})
     yield port
@@ -35,17 +36,20 @@ def cluster() -> Iterator[int]:
     ray.shutdown()
 
 
-@pytest.fixture
-def deploy(cluster: int, repository: Path) -> Iterator[Deploy]:
-    """Deploys models by name with settings of their device; gives handles; deletes them after the test."""
-    names: list[str] = []
+@pytest.fixture(scope="package")
+def deploy(cluster: int, repository: Path) -> Deploy:
+    """Deploys a model on a device, by name and settings of the device; gives its handle.
+
+    Models stay for the tests that follow. The application is called like the model on device 0, and
+    ``<model>-<index>`` on others.
+    """
+    handles: dict[str, Any] = {}
 
     def deploy_model(name: str, **device: Any) -> Any:
-        config = ModelConfig(model=name, repository=str(repository), device=device)
-        names.append(name)
-        return serve.run(model(config), name=name, route_prefix=f"/v2/models/{name}")
+        app = f"{name}-{device['index']}" if device.get("index") else name
+        if app not in handles:
+            config = ModelConfig(model=name, repository=str(repository), device=device)
+            handles[app] = serve.run(model(config), name=app, route_prefix=f"/{app}")
+        return handles[app]
 
-    yield deploy_model
-    for name in names:
-        with contextlib.suppress(Exception):
-            serve.delete(name)
+    return deploy_model

@@ -1,0 +1,78 @@
+"""Tables for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.table import Table
+
+from deployments.simulation.experiment import Result
+from deployments.simulation.gap import Gap
+from deployments.simulation.measures import Measures
+
+
+def results_table(results: Sequence[Result], *, title: str) -> Table:
+    """One row per result."""
+    table = Table(title=title)
+    for column in ("policy", "mix", "load"):
+        table.add_column(column)
+    alphas = list(results[0].measures.overall.violation_pct)
+    table.add_column(f"late % at {' / '.join(f'{alpha:g}' for alpha in alphas)}", justify="right")
+    for column in ("refused %", "jitter", "mean", "p50", "p99", "max", "on time per s", "device %"):
+        table.add_column(column, justify="right")
+    for result in results:
+        overall = result.measures.overall
+        load = result.workload.load
+        table.add_row(
+            result.contender.label,
+            result.workload.mix,
+            "-" if load is None else f"{load:g}",
+            *_cells(overall),
+            f"{result.measures.goodput_per_s:.1f}",
+            f"{result.measures.device_use_pct:.0f}",
+        )
+    return table
+
+
+def models_table(results: Sequence[Result], *, title: str) -> Table:
+    """One row per result and model."""
+    table = Table(title=title)
+    for column in ("policy", "mix", "load", "model", "requests"):
+        table.add_column(column)
+    table.add_column("late %", justify="right")
+    for column in ("refused %", "jitter", "mean", "p50", "p99", "max"):
+        table.add_column(column, justify="right")
+    for result in results:
+        load = "-" if result.workload.load is None else f"{result.workload.load:g}"
+        for model, measures in result.measures.by_model.items():
+            row = (result.contender.label, result.workload.mix, load, model, str(measures.num_requests))
+            table.add_row(*row, *_cells(measures))
+    return table
+
+
+def _cells(measures: Measures) -> tuple[str, ...]:
+    return (
+        " / ".join(f"{share:.1f}" for share in measures.violation_pct.values()),
+        f"{measures.refused_pct:.1f}",
+        f"{measures.jitter:.2f}",
+        f"{measures.mean:.2f}",
+        f"{measures.p50:.2f}",
+        f"{measures.p99:.1f}",
+        f"{measures.max:.1f}",
+    )
+
+
+def gap_table(gaps: Sequence[Gap]) -> Table:
+    """One row per contender: late requests above the offline optimum."""
+    table = Table(title=f"late requests in {gaps[0].num_instances} bursts, {gaps[0].num_requests} requests in all")
+    for column in ("policy", "late", "optimum", "gap", "bursts as good as the optimum"):
+        table.add_column(column, justify="left" if column == "policy" else "right")
+    for gap in gaps:
+        table.add_row(
+            gap.contender.label,
+            str(gap.num_late),
+            str(gap.num_late_best),
+            str(gap.num_late - gap.num_late_best),
+            f"{100.0 * gap.num_optimal / gap.num_instances:.0f} %",
+        )
+    return table
