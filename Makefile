@@ -21,7 +21,7 @@ models: $(INSTALLED) ## split the example models; does nothing where their plans
 	$(BIN)/python -m split_tool zoo --out models
 
 test: $(INSTALLED_DEV) $(TRITON_INSTALLED) ## all tests
-	$(BIN)/python -m pytest tests
+	$(BIN)/python -m pytest
 
 check: $(INSTALLED_DEV) ## format, lint, types, who may import whom
 	$(BIN)/ruff format --check .

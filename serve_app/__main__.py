@@ -26,10 +26,11 @@ def main(arguments: list[str] | None = None) -> int:
         command.add_argument("config", nargs="?", default="config.yaml", type=Path)
         command.add_argument("--mode", help="mode of every device, instead of the one in the file")
         command.add_argument("--port", type=int, help="HTTP port, instead of the one in the file")
+        command.add_argument("--grpc-port", type=int, help="gRPC port, instead of the one in the file")
     run.add_argument("--no-haproxy", action="store_true", help="use Serve's own HTTP proxy (slower)")
     options = parser.parse_args(arguments)
     try:
-        config = load_config(options.config, mode=options.mode, port=options.port)
+        config = load_config(options.config, mode=options.mode, port=options.port, grpc_port=options.grpc_port)
         if options.command == "check":
             _describe(config)
             return 0
@@ -41,6 +42,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _describe(config: ServerConfig) -> None:
     print(f"http://{config.host}:{config.port} serves {len(config.models)} models:")
+    if config.gateway.grpc_port is not None:
+        print(f"  gRPC: {config.gateway.grpc_host}:{config.gateway.grpc_port}")
     for model in config.models:
         print(f"  {model.model}: device {model.device.to_settings().device}, mode {model.device.mode}, {model.folder}")
 
@@ -59,6 +62,8 @@ def _run(config: ServerConfig, *, use_haproxy: bool | None) -> int:
                 server.wait_until_ready(report)
             proxy = "HAProxy" if server.uses_haproxy else "Serve's own proxy"
             print(f"ready: {server.url} ({', '.join(model.model for model in config.models)}; {proxy})", flush=True)
+            if config.gateway.grpc_port is not None:
+                print(f"gRPC: {config.gateway.grpc_host}:{config.gateway.grpc_port}", flush=True)
             print(f"log: {server.log_path}\nCtrl-C ends the server", flush=True)
             code = server.wait()
             raise_text = f"Serve ended by itself with code {code}; its log was {server.log_path}"

@@ -38,8 +38,8 @@ def gateway(args: GatewayConfig) -> Application:
         name="Gateway",
         max_ongoing_requests=1000,
         ray_actor_options={"num_cpus": 0},
-        graceful_shutdown_timeout_s=5.0,
+        graceful_shutdown_timeout_s=10.0,  # HTTP drains, then gRPC: more than grpc_server.DRAIN_LIMIT_S
         graceful_shutdown_wait_loop_s=0.5,
     )(serve.ingress()(Gateway))
-    application: Application = deployment.bind()
+    application: Application = deployment.bind(args)
     return application

@@ -115,7 +115,11 @@ class ModelConfig(_Section):
 
 
 class GatewayConfig(_Section):
-    """``args`` of the gateway's entry; it has no settings."""
+    """``args`` of the gateway's entry."""
+
+    grpc_port: int | None = Field(8001, ge=1, le=65535, description="Where gRPC listens; null: no gRPC.")
+    grpc_host: str = Field("127.0.0.1", description="Address that gRPC binds.")
+    grpc_max_message_mb: float = Field(256.0, gt=0, lt=2048, description="Largest gRPC message, MiB.")
 
 
 class ServerConfig(_Section):
@@ -126,21 +130,26 @@ class ServerConfig(_Section):
         models: The ``args`` of its model entries.
         host: Where HTTP listens.
         port: The same.
+        gateway: The ``args`` of its gateway entry.
     """
 
     raw: dict[str, Any]
     models: tuple[ModelConfig, ...]
     host: str
     port: int
+    gateway: GatewayConfig
 
 
-def load_config(path: Path, *, mode: str | None = None, port: int | None = None) -> ServerConfig:
+def load_config(
+    path: Path, *, mode: str | None = None, port: int | None = None, grpc_port: int | None = None
+) -> ServerConfig:
     """The checked configuration file.
 
     Args:
         path: A YAML file.
         mode: Replaces the mode of every device.
         port: Replaces the HTTP port.
+        grpc_port: Replaces the gRPC port.
 
     Raises:
         ConfigError: For whatever is wrong in the file; all faults at once.
@@ -151,6 +160,7 @@ def load_config(path: Path, *, mode: str | None = None, port: int | None = None)
     entries = entries if isinstance(entries, list) else []
     faults = _faults_of_serve_schema(raw)
     models: list[ModelConfig] = []
+    gateway: GatewayConfig | None = None
     has_gateway = False
     for index, entry in enumerate(entries):
         if not isinstance(entry, dict):
@@ -169,7 +179,10 @@ def load_config(path: Path, *, mode: str | None = None, port: int | None = None)
                 faults += _faults_of_entry(entry, model, f"applications[{index}]")
         elif entry.get("import_path") == GATEWAY_IMPORT_PATH:
             has_gateway = True
-            faults += _validate(GatewayConfig, args or {}, where)[1]
+            if grpc_port is not None and isinstance(args, dict | None):
+                entry["args"] = args = (args or {}) | {"grpc_port": grpc_port}
+            gateway, found = _validate(GatewayConfig, args, where)
+            faults += found
     faults += _faults_between(models)
     if not models and not faults:
         faults.append(f"no entry has import_path {MODEL_IMPORT_PATH}: there is nothing to serve")
@@ -183,7 +196,8 @@ def load_config(path: Path, *, mode: str | None = None, port: int | None = None)
     if port is not None:
         http["port"] = port
     raw["http_options"] = http
-    return ServerConfig(raw=raw, models=tuple(models), host=http["host"], port=http["port"])
+    assert gateway is not None
+    return ServerConfig(raw=raw, models=tuple(models), host=http["host"], port=http["port"], gateway=gateway)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -5,44 +5,53 @@ from __future__ import annotations
 import asyncio
 from importlib.metadata import version
 from importlib.resources import files
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 import ray
 from fastapi import FastAPI, Response
 from fastapi.responses import HTMLResponse
-from ray import serve
-from ray.serve.schema import ApplicationStatus
 
 from deployments.runtime.allocator_actor import allocators
+from serve_app.config import GatewayConfig
+from serve_app.grpc_server import GrpcServer
+from serve_app.grpc_service import InferenceService
 from serve_app.http import ROUTE_OPTIONS, install_errors
-from serve_app.model_ingress import MODEL_VERSION
+from serve_app.model_directory import ModelDirectory, model_states, unknown_model
 from serve_app.protocol import encode_json, server_metadata
-from serve_app.protocol.errors import UnknownModelError
+from serve_app.statistics import StatisticsAnswer
 
 VERSION = version("dlir-serve")
 _JSON = "application/json"
 _ANSWER_LIMIT_S = 5.0
 
 
-class ModelState(msgspec.Struct, frozen=True, kw_only=True):
-    """A model in the index.
+class Gateway:
+    """Answers for the server as a whole; HTTP inference goes straight to the models' own applications.
 
-    Attributes:
-        name: Its name.
-        version: The version served.
-        state: In the words of Triton's repository index.
-        reason: Why it is not ready; empty if it is.
+    gRPC for all models is served here too: one port cannot lead to several applications.
     """
 
-    name: str
-    version: str
-    state: Literal["READY", "LOADING", "UNLOADING", "UNAVAILABLE"]
-    reason: str
+    async def __init__(self, config: GatewayConfig) -> None:
+        """Start the gRPC server, unless the configuration switches it off.
 
+        Raises:
+            PortInUseError: If its port cannot be had.
+        """
+        self._directory = ModelDirectory()
+        self._grpc: GrpcServer | None = None
+        if config.grpc_port is not None:
+            self._grpc = await GrpcServer.start(
+                InferenceService(self._directory, VERSION),
+                host=config.grpc_host,
+                port=config.grpc_port,
+                max_message_bytes=int(config.grpc_max_message_mb * 2**20),
+            )
 
-class Gateway:
-    """Answers for the server as a whole; inference goes straight to the models' own applications."""
+    async def __del__(self) -> None:
+        """End the gRPC server; Serve awaits this when the replica shuts down."""
+        if self._grpc is not None:
+            await self._grpc.stop()
 
     def __serve_build_asgi_app__(self) -> FastAPI:
         """The ASGI application, built by Serve."""
@@ -77,6 +86,10 @@ class Gateway:
         async def index() -> Response:
             return _as_json(await asyncio.to_thread(model_states))
 
+        @app.get("/v2/models/stats", summary="Statistics of all models that are ready")
+        async def statistics() -> Response:
+            return _as_json(StatisticsAnswer(model_stats=tuple(await self._directory.statistics())))
+
         @app.get("/v2/devices", summary="What each device does right now")
         async def devices() -> Response:
             return _as_json(await asyncio.to_thread(_ask_allocators, "status"))
@@ -89,37 +102,10 @@ class Gateway:
         @app.get("/v2/models/{model}", include_in_schema=False)
         @app.get("/v2/models/{model}/{rest:path}", include_in_schema=False)
         @app.post("/v2/models/{model}/{rest:path}", include_in_schema=False)
-        async def unknown_model(model: str, rest: str = "") -> Response:
-            names = [m.name for m in await asyncio.to_thread(model_states)]
-            raise UnknownModelError(f"there is no model {model!r}; served here: {', '.join(names) or 'none'}")
+        async def no_such_model(model: str, rest: str = "") -> Response:
+            raise unknown_model(model, await asyncio.to_thread(model_states))
 
         return app
-
-
-def model_states() -> list[ModelState]:
-    """Every model application of the cluster with its state; blocks."""
-    states = []
-    for name, application in sorted(serve.status().applications.items()):
-        has_failed_early = application.status == ApplicationStatus.DEPLOY_FAILED and not application.deployments
-        if "SplitModel" not in application.deployments and not has_failed_early:
-            continue
-        states.append(
-            ModelState(
-                name=name,
-                version=MODEL_VERSION,
-                state=_STATES.get(application.status, "UNAVAILABLE"),
-                reason="" if application.status == ApplicationStatus.RUNNING else application.message,
-            )
-        )
-    return states
-
-
-_STATES: dict[str, Literal["READY", "LOADING", "UNLOADING", "UNAVAILABLE"]] = {
-    ApplicationStatus.RUNNING: "READY",
-    ApplicationStatus.NOT_STARTED: "LOADING",
-    ApplicationStatus.DEPLOYING: "LOADING",
-    ApplicationStatus.DELETING: "UNLOADING",
-}
 
 
 def _ask_allocators(method: str, *arguments: Any) -> dict[str, Any]:

@@ -42,11 +42,15 @@ class Server:
             use_haproxy: Serve's HAProxy mode, which answers HTTP about four times faster; None: where it is there.
 
         Raises:
-            PortInUseError: If somebody else listens on the port.
+            PortInUseError: If somebody else listens on one of the ports.
         """
         self.url = f"http://{_reachable(config.host)}:{config.port}"
         self._config = config
-        _check_port_is_free(_reachable(config.host), config.port)
+        _check_port_is_free(_reachable(config.host), config.port, "http_options.port")
+        if config.gateway.grpc_port is not None:
+            _check_port_is_free(
+                _reachable(config.gateway.grpc_host), config.gateway.grpc_port, "the gateway's grpc_port"
+            )
         self._folder = Path(tempfile.mkdtemp(prefix="dlir-serve-"))
         self.log_path = self._folder / "serve.log"
         config_path = self._folder / "config.yaml"
@@ -194,20 +198,19 @@ def free_port() -> int:
 
 
 def _reachable(host: str) -> str:
-    return "127.0.0.1" if host in ("0.0.0.0", "::") else host
+    return "127.0.0.1" if host in ("0.0.0.0", "::", "[::]") else host
 
 
-def _check_port_is_free(host: str, port: int) -> None:
-    with socket.socket() as probe:
+def _check_port_is_free(host: str, port: int, setting: str) -> None:
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((host, port))
+            probe.bind((host.strip("[]"), port))
             return
         except OSError as error:
             reason = error.strerror
     raise PortInUseError(
-        f"port {port} of {host} cannot be used ({reason}{_listener(port)}): stop that server, or set another "
-        "http_options.port"
+        f"port {port} of {host} cannot be used ({reason}{_listener(port)}): stop that server, or set another {setting}"
     )
 
 

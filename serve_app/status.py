@@ -11,6 +11,8 @@ import math
 from dataclasses import dataclass
 
 import orjson
+from ray.exceptions import RayActorError
+from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError, RequestCancelledError
 
 from deployments.runtime import errors as runtime
 from deployments.scheduling import errors as scheduling
@@ -47,6 +49,7 @@ STATUS_OF: dict[type[BaseException], Status] = {
     protocol.ProtocolError: BAD_REQUEST,
     protocol.BodyTooLargeError: TOO_LARGE,
     protocol.JsonTooLargeError: TOO_LARGE,
+    protocol.TypedContentsTooLargeError: TOO_LARGE,
     protocol.ContentEncodingError: UNSUPPORTED_MEDIA_TYPE,
     protocol.UnknownModelError: NOT_FOUND,
     protocol.UnknownVersionError: NOT_FOUND,
@@ -61,6 +64,11 @@ STATUS_OF: dict[type[BaseException], Status] = {
     runtime.DeviceUnavailableError: UNAVAILABLE,
     runtime.LeaseOverdueError: UNAVAILABLE,
     runtime.ReplicaClosedError: UNAVAILABLE,
+    runtime.DataRefusedError: BAD_REQUEST,
+    BackPressureError: FULL,
+    DeploymentUnavailableError: UNAVAILABLE,
+    RequestCancelledError: CLIENT_GONE,
+    RayActorError: UNAVAILABLE,
 }
 
 

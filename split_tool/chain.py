@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,27 +18,63 @@ from split_tool.values import Feeds, from_ort, to_ort
 OrtValues = Mapping[str, ort.OrtValue]
 
 
+@dataclass(slots=True, kw_only=True)
+class _Bound:
+    """What a block reads and gives, bound for many runs.
+
+    Attributes:
+        binding: The runtime's own.
+        inputs: Values that are others at each run.
+        outputs: The same; without a new binding the runtime would write over the last run's.
+        gives_new: Some output is not in a buffer.
+    """
+
+    binding: ort.IOBinding
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    gives_new: bool
+
+    def renew(self, values: OrtValues) -> None:
+        """Bind anew what differs from run to run."""
+        for name in self.inputs:
+            self.binding.bind_ortvalue_input(name, values[name])
+        for name in self.outputs:
+            self.binding.bind_output(name)
+
+
 class Chain:
     """Sessions of consecutive blocks; values go from one to the next as OrtValues, without a host copy.
 
     Crossing tensors lie in buffers that are allocated once per combination of input shapes and bound to both blocks:
-    letting each run allocate its outputs costs 0.2 ms per cut of a few 100 KB. Model outputs are new at each run. One
-    run at a time: the buffers are shared.
+    letting each run allocate its outputs costs 0.2 ms per cut of a few 100 KB. The bindings stay as well; a run binds
+    anew only what the request gives and what it takes away. Model outputs are new at each run. One run at a time: the
+    buffers are shared.
     """
 
-    def __init__(self, blocks: Sequence[Path | ModelProto], device: Device, *, is_optimised: bool) -> None:
+    def __init__(
+        self,
+        blocks: Sequence[Path | ModelProto],
+        device: Device,
+        *,
+        is_optimised: bool,
+        external_folder: Path | None = None,
+    ) -> None:
         """Load the blocks.
 
         Args:
             blocks: Block files, or blocks in memory, in run order.
             device: Where they run.
             is_optimised: The blocks come from an optimised graph and load with graph optimisation off.
+            external_folder: Where weights lie that blocks in memory refer to.
 
         Raises:
             ModelRefusedError: If ONNX Runtime cannot load a block.
         """
         self._sessions = [
-            open_session(block, device, session_options(device, optimise=not is_optimised)) for block in blocks
+            open_session(
+                block, device, session_options(device, optimise=not is_optimised), external_folder=external_folder
+            )
+            for block in blocks
         ]
         self._inputs = [[value.name for value in session.get_inputs()] for session in self._sessions]
         self._outputs = [[value.name for value in session.get_outputs()] for session in self._sessions]
@@ -45,6 +82,7 @@ class Chain:
         self._dropped = self._find_dropped()
         self._signature: tuple[object, ...] | None = None
         self._buffers: dict[str, ort.OrtValue] = {}
+        self._bound: list[_Bound | None] = [None] * len(self._sessions)
 
     def run(self, feeds: OrtValues, keep: Sequence[str]) -> dict[str, ort.OrtValue]:
         """The values named in ``keep``; an input that is an output is forwarded."""
@@ -56,24 +94,21 @@ class Chain:
         return self._run(feeds, frozenset(keep))[1]
 
     def _run(self, feeds: OrtValues, keep: frozenset[str]) -> tuple[dict[str, ort.OrtValue], list[float]]:
-        signature = _signature(feeds)
+        signature = (keep, *_signature(feeds))
         if signature != self._signature:
-            self._signature, self._buffers = signature, {}
-        values = dict(feeds)
+            self._signature, self._buffers, self._bound = signature, {}, [None] * len(self._sessions)
+        values = {**self._buffers, **feeds}
         times_s: list[float] = []
         for index, session in enumerate(self._sessions):
             begin_s = time.perf_counter()
-            binding = session.io_binding()
-            for name in self._inputs[index]:
-                if name in values:
-                    binding.bind_ortvalue_input(name, values[name])
-            for name in self._outputs[index]:
-                if name in self._buffers:
-                    binding.bind_ortvalue_output(name, self._buffers[name])
-                else:
-                    binding.bind_output(name)
-            session.run_with_iobinding(binding)
-            values.update(zip(self._outputs[index], binding.get_outputs(), strict=True))
+            bound = self._bound[index]
+            if bound is None:
+                bound = self._bind(index, values, keep)
+            else:
+                bound.renew(values)
+            session.run_with_iobinding(bound.binding)
+            if bound.gives_new:
+                values.update(zip(self._outputs[index], bound.binding.get_outputs(), strict=True))
             times_s.append(time.perf_counter() - begin_s)
             for name in self._steady[index]:
                 if name not in keep:
@@ -82,6 +117,29 @@ class Chain:
                 if name not in keep:
                     values.pop(name, None)
         return values, times_s
+
+    def _bind(self, index: int, values: OrtValues, keep: frozenset[str]) -> _Bound:
+        """Bind everything a block reads and gives; kept once there is memory for all that it shares with others."""
+        binding = self._sessions[index].io_binding()
+        steady = [name for name in self._steady[index] if name not in keep]
+        for name in self._inputs[index]:
+            if name in values:
+                binding.bind_ortvalue_input(name, values[name])
+        for name in self._outputs[index]:
+            if name in steady and name in self._buffers:
+                binding.bind_ortvalue_output(name, self._buffers[name])
+            else:
+                binding.bind_output(name)
+        bound = _Bound(
+            binding=binding,
+            inputs=tuple(name for name in self._inputs[index] if name in values and name not in self._buffers),
+            outputs=tuple(name for name in self._outputs[index] if name not in steady),
+            gives_new=True,
+        )
+        if all(name in self._buffers for name in steady):
+            bound.gives_new = bool(bound.outputs)
+            self._bound[index] = bound
+        return bound
 
     def _find_steady(self) -> list[list[str]]:
         """For each block the outputs whose shape follows from the shapes of the model's inputs alone."""

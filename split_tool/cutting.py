@@ -14,7 +14,7 @@ from split_tool.extract import write_block
 from split_tool.graph import BlockParts, CutGraph
 from split_tool.model_graph import cut_graph
 from split_tool.partition import Costs
-from split_tool.plan import Cut, TensorSpec
+from split_tool.plan import Cut, SlicedOperator, TensorSpec
 from split_tool.profile import Probe, probe, step_costs_ms
 from split_tool.sessions import Device, Target
 
@@ -38,6 +38,7 @@ class Cutting:
         probe: Types and sizes of its values.
         costs: Estimated times.
         device: Where it runs.
+        sliced: Operators of the model that are several in this graph.
     """
 
     target: Target
@@ -45,10 +46,15 @@ class Cutting:
     probe: Probe
     costs: Costs
     device: Device
+    sliced: tuple[SlicedOperator, ...] = ()
 
     def with_costs(self, step_ms: Sequence[float]) -> Cutting:
         """The same with corrected step times."""
         return replace(self, costs=replace(self.costs, step_ms=tuple(step_ms)))
+
+    def with_slices(self, sliced: tuple[SlicedOperator, ...]) -> Cutting:
+        """The same with a record of what is sliced in it."""
+        return replace(self, sliced=sliced)
 
     def parts(self, cuts: Sequence[int]) -> list[BlockParts]:
         """The blocks between the cuts."""

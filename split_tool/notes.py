@@ -21,6 +21,7 @@ def notes_for(trial: Trial, request: SplitRequest) -> tuple[str, ...]:
     """The notes of a plan, the most important first."""
     return (
         *_count_notes(trial, request),
+        *_slice_notes(trial),
         *_floor_notes(trial, request),
         *_weight_notes(trial),
         *_quiet_notes(trial),
@@ -38,6 +39,15 @@ def _count_notes(trial: Trial, request: SplitRequest) -> list[str]:
     return []
 
 
+def _slice_notes(trial: Trial) -> list[str]:
+    sliced = trial.cutting.sliced
+    if not sliced:
+        return []
+    kinds = Counter((operator.op_type, operator.axis, operator.num_slices) for operator in sliced)
+    parts = [f"{count} {kind} in {num} by {axis}" for (kind, axis, num), count in sorted(kinds.items())]
+    return [f"sliced inside, because they take longer than a block may: {', '.join(parts)}"]
+
+
 def _floor_notes(trial: Trial, request: SplitRequest) -> list[str]:
     costs, graph = trial.cutting.costs, trial.cutting.graph
     if not costs.step_ms:
@@ -49,8 +59,8 @@ def _floor_notes(trial: Trial, request: SplitRequest) -> list[str]:
     limit = request.max_block_ms
     if limit is not None and trial.longest_ms > limit:
         return [
-            f"blocks of {limit:g} ms cannot be reached: the longest is {trial.longest_ms:.2f} ms, and no cut between "
-            f"operators gets below the largest one ({named}, {costs.step_ms[step]:.2f} ms)"
+            f"blocks of {limit:g} ms cannot be reached: the longest is {trial.longest_ms:.2f} ms, and no cut gets "
+            f"below the largest operator, or part of one, that slicing leaves ({named}, {costs.step_ms[step]:.2f} ms)"
         ]
     if share >= HEAVY_STEP and len(costs.step_ms) > 1:
         return [f"one operator ({named}) takes {share:.0%} of the time: no cut between operators gets below it"]

@@ -72,6 +72,22 @@ class Block(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     file_bytes: int
 
 
+class SlicedOperator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An operator that runs in several parts, so that cuts can lie between them.
+
+    Attributes:
+        output: Name of the value it gives.
+        op_type: Its type in the graph that was cut.
+        axis: What each part has its share of: output ``channels``, output ``columns``, or ``rows`` of an image.
+        num_slices: Number of parts; a Concat joins them.
+    """
+
+    output: str
+    op_type: str
+    axis: Literal["channels", "columns", "rows"]
+    num_slices: int
+
+
 class MeasuredOn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Machine and runtime whose times stand in a plan.
 
@@ -167,6 +183,7 @@ class SplitPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         notes: Plain sentences for people: bounds that no cut gets below, refusals of single cuts.
         request: What was asked for.
         external_files: Weights kept outside the ONNX files; empty for most models.
+        sliced: Operators that run in several parts.
     """
 
     schema_version: int
@@ -184,6 +201,7 @@ class SplitPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     notes: tuple[str, ...] = ()
     request: SplitRequest = SplitRequest()
     external_files: tuple[ExternalFile, ...] = ()
+    sliced: tuple[SlicedOperator, ...] = ()
 
     def save(self, folder: Path) -> None:
         """Write ``plan.json`` into ``folder``; the block files are there already."""

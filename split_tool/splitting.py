@@ -34,8 +34,10 @@ from split_tool.proving import prove
 from split_tool.samples import Sampler, find_sampler
 from split_tool.search import Bench, Trial, search
 from split_tool.sessions import Device, one_line, open_session, optimised_target, session_options, user_target
+from split_tool.slice_choice import with_slices
 from split_tool.source import BLOCK_FOLDER, Source, read_source
 
+NUM_PROFILE_RUNS = 5
 USER_GRAPH_PENALTY = 0.02
 INEXACT_PENALTY = 0.05
 
@@ -225,7 +227,17 @@ def _rank(pair: tuple[Trial, Proof]) -> float:
 
 def _cutting(job: _Job, kind: str, work: Path) -> Cutting:
     target = optimised_target(job.source, job.device, work) if kind == "optimised" else user_target(job.source)
-    return prepare(target, job.bench.feeds, job.device, work, num_profile_runs=5)
+    cutting = prepare(target, job.bench.feeds, job.device, work, num_profile_runs=NUM_PROFILE_RUNS)
+    if job.request.max_block_ms is None:
+        return cutting
+    return with_slices(
+        cutting,
+        job.request.max_block_ms,
+        job.bench.feeds,
+        work,
+        num_profile_runs=NUM_PROFILE_RUNS,
+        report=job.bench.report,
+    )
 
 
 def _feeds(job: _Job, num_samples: int, seed: int) -> list[Mapping[str, Any]]:
@@ -282,6 +294,7 @@ def _plan(job: _Job, trial: Trial, proof: Proof, name: str) -> SplitPlan:
         notes=notes_for(trial, job.request),
         request=job.request,
         external_files=tuple(external),
+        sliced=cutting.sliced,
     )
 
 

@@ -54,6 +54,9 @@ from deployments.scheduling.request import RequestId
 logger = logging.getLogger(__name__)
 
 RECOVERY_S = 0.5
+HANDOVER_S = 0.0003
+"""What a hand-over costs (``benchmarks.lease``, see docs/benchmarks.md); decides where a preemption pays in mode dlir."""
+
 SOCKET_FILE = "allocator.sock"
 
 
@@ -109,6 +112,7 @@ class AllocatorServer:
             exclusive=sharing.exclusive,
             preemption=sharing.preemption,
             max_waiting=settings.max_waiting,
+            handover_s=HANDOVER_S,
             recovering=bool(self._unannounced),
         )
         now_s = time.monotonic()
@@ -361,6 +365,8 @@ class AllocatorServer:
 
     def _carry_out(self, decision: Decision, now_s: float) -> None:
         self._look_again_s = decision.look_again_s
+        for refusal in decision.refused:
+            self._reject(self._replicas[refusal.request.owner], refusal.request.request_id, refusal.error)
         for request in decision.grants:
             replica = self._replicas[request.owner]
             self._num_leases += 1

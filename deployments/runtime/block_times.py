@@ -11,7 +11,7 @@ class BlockTimes:
     """A robust moving average per block: one outlier moves it by little, a lasting change moves it fully.
 
     Each measured time is clipped to three times the average before it counts with weight 0.1 (0.5 for the first
-    three, so that warm-up replaces what stands in the plan).
+    three, so that warm-up replaces what stands in the plan). ``total_s`` is the sum of all times measured, unclipped.
     """
 
     def __init__(self, planned_s: tuple[float, ...], planned_isolated_s: float) -> None:
@@ -23,10 +23,12 @@ class BlockTimes:
         """
         self._times_s = list(planned_s)
         self._num_measured = [0] * len(planned_s)
+        self.total_s = 0.0
         self._isolated_share = planned_isolated_s / sum(planned_s)
 
     def observe(self, block: int, time_s: float) -> None:
         """Block number ``block`` took ``time_s`` seconds."""
+        self.total_s += time_s
         average_s = self._times_s[block]
         weight = _WEIGHT_OF_FIRST if self._num_measured[block] < 3 else _WEIGHT
         self._num_measured[block] += 1

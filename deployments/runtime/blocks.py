@@ -10,6 +10,7 @@ import onnxruntime as ort
 
 from deployments.runtime.errors import DeviceUnavailableError
 from deployments.runtime.settings import DeviceSettings
+from deployments.runtime.values import to_numpy, to_ort
 from split_tool.plan import WHOLE_MODEL_FILE, SplitPlan
 
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
@@ -72,6 +73,9 @@ class BlockChain:
         self._buffered = [[name for name in names if name in buffered] for names in self._output_names]
         self._rebound_inputs = [[name for name in names if name not in buffered] for names in self._input_names]
         self._rebound_outputs = [[name for name in names if name not in buffered] for names in self._output_names]
+        optional = {spec.name for spec in plan.inputs if spec.kind == "optional"}
+        # in a binding that is kept, an optional input that is absent now would still be the last request's
+        self._can_keep_binding = [optional.isdisjoint(names) for names in self._input_names]
         self._free_buffers: list[_Buffers] = []
 
     @property
@@ -81,10 +85,7 @@ class BlockChain:
 
     def start(self, inputs: Mapping[str, np.ndarray]) -> Values:
         """The request's inputs on the device, as the values alive before block 0."""
-        alive = {
-            name: ort.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array), self._device, self._index)
-            for name, array in inputs.items()
-        }
+        alive = {name: to_ort(array, self._device, self._index) for name, array in inputs.items()}
         return Values(alive, self._free_buffers.pop() if self._free_buffers else _Buffers(self.num_blocks))
 
     def run_block(self, block: int, values: Values) -> None:
@@ -108,7 +109,7 @@ class BlockChain:
 
     def finish(self, values: Values) -> dict[str, np.ndarray]:
         """The model's outputs by name, in host memory; ``values`` are used up."""
-        outputs = {name: values.alive[name].numpy() for name in self.output_names}
+        outputs = {name: to_numpy(values.alive[name]) for name in self.output_names}
         if len(self._free_buffers) < _MAX_FREE_BUFFER_SETS:
             self._free_buffers.append(values.buffers)
         return outputs
@@ -123,7 +124,7 @@ class BlockChain:
                 binding.bind_ortvalue_output(name, buffers.tensors[name])
             else:
                 binding.bind_output(name, self._device, self._index)
-        if all(name in buffers.tensors for name in self._buffered[block]):
+        if self._can_keep_binding[block] and all(name in buffers.tensors for name in self._buffered[block]):
             buffers.bindings[block] = binding
         return binding
 

@@ -38,6 +38,10 @@ class BlockFailedError(RuntimeServingError):
     """A block raised while it ran; the request is answered with this error, the device goes on."""
 
 
+class DataRefusedError(BlockFailedError):
+    """ONNX Runtime refused the values of a request while a block ran: an index out of range, axes that do not agree."""
+
+
 class InputRefusedError(RuntimeServingError):
     """An input array of a Python client does not fit the model's inputs."""
 

@@ -14,12 +14,18 @@ from uuid import uuid4
 
 import msgspec
 import numpy as np
+from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
 from deployments.runtime.allocator_actor import find_socket
 from deployments.runtime.block_times import BlockTimes
 from deployments.runtime.blocks import PROVIDERS, BlockChain
 from deployments.runtime.device_thread import DeviceThread, Result
-from deployments.runtime.errors import DeadlineExceededError, PlanNotForDeviceError
+from deployments.runtime.errors import (
+    BlockFailedError,
+    DataRefusedError,
+    DeadlineExceededError,
+    PlanNotForDeviceError,
+)
 from deployments.runtime.inputs import check_inputs, sample_inputs
 from deployments.runtime.settings import SWITCH_INTERVAL_S, DeviceSettings
 from deployments.scheduling.request import Request, RequestId
@@ -115,7 +121,8 @@ class SplitModel:
             InputRefusedError: If an input is missing, unknown, or of another dtype or shape.
             DeadlineExceededError: If ``timeout_s`` passed first.
             QueueFullError, RefusedError: If the allocator does not take the request.
-            BlockFailedError: If ONNX Runtime raised.
+            DataRefusedError: If the values in the inputs are none that the model can take, so ONNX Runtime says.
+            BlockFailedError: If ONNX Runtime raised otherwise.
             ReplicaClosedError: If the replica shut down meanwhile.
         """
         check_inputs(inputs, self._input_specs)
@@ -137,6 +144,10 @@ class SplitModel:
                 f"the request took longer than its time-out of {timeout_s} s and was given up: send it again, with a "
                 "longer time-out or when the device is less busy"
             ) from error
+        except BlockFailedError as error:
+            if isinstance(error.__cause__, InvalidArgument):
+                raise DataRefusedError(str(error)) from error
+            raise
         finally:
             if not answer.done() or answer.cancelled():
                 self._device.cancel(request.request_id)
@@ -148,6 +159,11 @@ class SplitModel:
     def block_times_s(self) -> tuple[float, ...]:
         """Predicted block times right now, in seconds; they follow what is measured."""
         return self._block_times.times_s
+
+    @property
+    def device_s(self) -> float:
+        """How long this replica's blocks have run so far, warm-up included, in seconds."""
+        return self._block_times.total_s
 
     def __del__(self) -> None:
         if hasattr(self, "_device"):

@@ -23,6 +23,7 @@ A request is *waiting*, *holder*, or gone. Rules, in exclusive mode:
 
 While recovering nothing is granted and nobody is revoked. With ``exclusive=False`` every request is granted at once.
 A method costs what the policy costs (see there) plus O(1); ``forget_owner``, ``waiting`` and ``snapshot`` are O(n).
+This file is longer than others because the state machine is one piece: every event ends in ``_decide``.
 An illegal call raises and changes nothing. Times are monotonic seconds; a ``now_s`` before an earlier one is accepted
 and nothing goes backwards because of it.
 """
@@ -328,6 +329,9 @@ class DeviceAllocator:
         self._candidates[candidate.request.request_id] = candidate
         if not self._exclusive and not self._recovering:
             return self._grant(candidate, now_s)
+        if self._holder is None and not self._recovering and len(self._candidates) == 1:
+            self._hold(candidate, now_s + self._handover_s)  # alone: there is nothing to decide
+            return Decision(grants=(candidate.request,))
         self._wait(candidate)
         return self._decide(now_s)
 
@@ -345,7 +349,7 @@ class DeviceAllocator:
             winner = self._policy.choose(now_s, None)
             assert winner is not None
             return self._grant(winner, now_s, refused)
-        if holder.is_cancelled:
+        if holder.is_cancelled or (holder.is_in_last_block and not holder.is_revoked):
             return Decision(refused=refused) if refused else NOTHING_TO_DO
         should_go = self._should_go(now_s, holder)
         was_revoked, holder.is_revoked = holder.is_revoked, should_go

@@ -48,7 +48,8 @@ class Request:
             raise InvalidRequestError(self.request_id, "deadline_s is not a number")
         if self.priority < 1:
             raise InvalidRequestError(self.request_id, f"priority is {self.priority}, 1 is the highest level")
-        check_block_times(self.request_id, self.block_times_s)
+        if len(self.block_times_s) != 1 or not 0.0 <= self.block_times_s[0] < _INFINITE:
+            check_block_times(self.request_id, self.block_times_s)
 
 
 def check_block_times(request_id: RequestId, block_times_s: tuple[float, ...]) -> None:

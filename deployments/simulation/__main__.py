@@ -24,14 +24,16 @@ from deployments.simulation.experiment import (
     run_contender,
     synthetic_workload,
 )
+from deployments.simulation.frontier import measure_frontier, plot_points
 from deployments.simulation.gap import measure_gap
 from deployments.simulation.models import models_from_plans, models_from_table, models_from_times, paper_models
-from deployments.simulation.plots import plot_slices, plot_violations
+from deployments.simulation.plots import plot_frontier, plot_slices, plot_violations
 from deployments.simulation.report import gap_table, models_table, results_table
 from deployments.simulation.traces import Trace, mixes_in, read_trace
 from deployments.simulation.workload import SimulatedModel
 from split_tool.errors import SplitToolError
 
+_WIDTH_OF_FILES = 150
 _EXAMPLES = """\
 contenders (--policy, may be given several times):
   NAME[;KEY=VALUE]...   NAME: a policy or an exclusive mode; KEY: split, alpha, preemption, or an option of the policy
@@ -67,6 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     load.add_argument("--think-ms", type=float, default=50.0, help="closed: mean think time (default: %(default)s)")
     load.add_argument("--requests", type=int, default=1000, help="arrivals per model (default: %(default)s)")
     load.add_argument("--seeds", type=int, default=3, help="variants, taken together (default: %(default)s)")
+    load.add_argument("--first-seed", type=int, default=0, help="seed of the first variant (default: %(default)s)")
     policies = parser.add_argument_group("policies")
     policies.add_argument("--policy", action="append", help="contender, see below (default: the paper's comparison)")
     policies.add_argument("--alpha", type=float, default=4.0, help="deadline: arrival + alpha x isolated time")
@@ -78,6 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     output.add_argument("--json", action="store_true", help="a JSON list instead of a table")
     output.add_argument("--by-model", action="store_true", help="also a table per model")
     output.add_argument("--plot", type=Path, metavar="FOLDER", help="write violation curves and a slice chart")
+    output.add_argument("--frontier", action="store_true", help="instead: late requests against jitter, all policies")
     output.add_argument(
         "--optimum", type=int, metavar="N", help="instead: late requests above the offline optimum on N small instances"
     )
@@ -109,7 +113,7 @@ def _workloads(options: argparse.Namespace) -> list[Workload]:
             for trace in traces
         ]
     models = _models(options, None)
-    seeds = range(options.seeds)
+    seeds = range(options.first_seed, options.first_seed + options.seeds)
     if options.shape == "closed":
         num_requests = options.requests * len(models)
         clients = Clients(
@@ -146,7 +150,7 @@ def _plot(contenders: Sequence[Contender], workloads: Sequence[Workload], settin
         name = workload.mix if workload.load is None else f"{workload.mix}_{workload.load:g}"
         runs = {each.label: run_contender(each, workload, setting, record_slices=True) for each in contenders}
         plot_violations(runs, folder / f"violations_{name}.png", title=f"late requests, {name}")
-        first = {label: each[0] for label, each in list(runs.items())}
+        first = {label: each[0] for label, each in runs.items()}
         last_s = next(iter(first.values())).requests[-1].arrival_s
         plot_slices(
             first, folder / f"slices_{name}.png", title=f"turns, {name}", start_s=last_s / 2, end_s=last_s / 2 + 0.4
@@ -154,7 +158,7 @@ def _plot(contenders: Sequence[Contender], workloads: Sequence[Workload], settin
 
 
 def _run(options: argparse.Namespace) -> None:
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else _WIDTH_OF_FILES)
     contenders = _contenders(options)
     setting = _setting(options)
     if options.optimum is not None:
@@ -170,14 +174,22 @@ def _run(options: argparse.Namespace) -> None:
         def on_result(result: Result) -> None:
             status.update(f"{result.contender.label} on {result.workload.mix}: done")
 
-        results = compare(contenders, workloads, setting, on_result=on_result)
+        if options.frontier:
+            frontier = measure_frontier(workloads[0], setting, on_result=on_result)
+            results = [result for family in frontier.values() for result in family]
+        else:
+            results = compare(contenders, workloads, setting, on_result=on_result)
     if options.json:
         print(json.dumps([result.as_json() for result in results], indent=2))
     else:
         console.print(results_table(results, title=f"response ratios, deadline {options.alpha:g} x isolated time"))
         if options.by_model:
             console.print(models_table(results, title="per model"))
-    if options.plot is not None:
+    if options.plot is not None and options.frontier:
+        points = plot_points(frontier, alpha=setting.alphas[-1])
+        title = f"late beyond {setting.alphas[-1]:g} x against jitter, {workloads[0].mix} {workloads[0].load or ''}"
+        plot_frontier(points, options.plot / "frontier.png", title=title)
+    elif options.plot is not None:
         _plot(contenders, workloads, setting, options.plot)
 
 

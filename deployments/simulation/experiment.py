@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
+from deployments.scheduling.request import Request
 from deployments.simulation.arrivals import ArrivalShape, ClosedLoop, make_arrivals
 from deployments.simulation.contenders import Contender
 from deployments.simulation.costs import NO_COSTS, Costs
@@ -113,23 +114,43 @@ def synthetic_workload(
     return Workload(mix=shape.shape, load=load, models=models, variants=variants)
 
 
+RequestCache = dict[tuple[str | None, float], list[list[Request]]]
+
+
 def run_contender(
-    contender: Contender, workload: Workload, setting: Setting, *, record_slices: bool = False
+    contender: Contender,
+    workload: Workload,
+    setting: Setting,
+    *,
+    record_slices: bool = False,
+    cache: RequestCache | None = None,
 ) -> list[Run]:
-    """One run per variant of the workload."""
+    """One run per variant of the workload.
+
+    Args:
+        contender: Who.
+        workload: On what.
+        setting: With which costs and deadlines.
+        record_slices: Keep every turn.
+        cache: Requests already made for this workload and setting, by split and alpha; new ones are added.
+    """
     models = contender.split_models(workload.models, setting.split, setting.costs)
     alpha = setting.alpha if contender.alpha is None else contender.alpha
     if workload.clients is not None:
         return _run_closed_loop(contender, workload.clients, models, alpha, setting)
+    cache = {} if cache is None else cache
+    key = (contender.split or setting.split, alpha)
+    if key not in cache:
+        cache[key] = [make_requests(arrivals, models, alpha=alpha) for arrivals in workload.variants]
     return [
         simulate(
-            make_requests(arrivals, models, alpha=alpha),
+            requests,
             contender.make_allocator(setting.costs),
             costs=setting.costs,
             seed=seed,
             record_slices=record_slices,
         )
-        for seed, arrivals in enumerate(workload.variants)
+        for seed, requests in enumerate(cache[key])
     ]
 
 
@@ -168,8 +189,9 @@ def compare(
     """
     results = []
     for workload in workloads:
+        cache: RequestCache = {}
         for contender in contenders:
-            runs = run_contender(contender, workload, setting)
+            runs = run_contender(contender, workload, setting, cache=cache)
             result = Result(contender=contender, workload=workload, measures=measure(runs, alphas=setting.alphas))
             results.append(result)
             if on_result is not None:

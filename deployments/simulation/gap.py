@@ -64,7 +64,7 @@ def measure_gap(contenders: Sequence[Contender], *, num_instances: int, setting:
     num_optimal = [0] * len(contenders)
     num_late_best = 0
     for _ in range(num_instances):
-        window_s = random.uniform(0.05, 0.2)
+        window_s = random.uniform(0.01, 0.08)
         arrivals = [
             Arrival(arrival_s=random.uniform(0.0, window_s), model=random.choice(list(models)))
             for _ in range(_NUM_REQUESTS)

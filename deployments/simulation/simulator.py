@@ -90,20 +90,19 @@ class _Simulation:
         arriving = next(self._coming, None)
         while True:
             turn = self._turn
-            turn_ends_s = inf if turn is None else turn.end_s
             arrival_s = inf if arriving is None else arriving.arrival_s
             fed_back_s = self._fed_back[0][0] if self._fed_back else inf
-            if turn is not None and turn_ends_s <= min(arrival_s, fed_back_s, self._look_again_s):
+            look_s = self._look_again_s
+            if turn is not None and turn.end_s <= arrival_s and turn.end_s <= fed_back_s and turn.end_s <= look_s:
                 self._end_turn(turn)
-            elif arriving is not None and arrival_s <= fed_back_s and arrival_s <= self._look_again_s:
+            elif arriving is not None and arrival_s <= fed_back_s and arrival_s <= look_s:
                 self._submit(arriving)
                 arriving = next(self._coming, None)
-            elif fed_back_s <= self._look_again_s and self._fed_back:
+            elif fed_back_s <= look_s and self._fed_back:
                 self._submit(heappop(self._fed_back)[2])
-            elif self._look_again_s < inf:
-                now_s, self._look_again_s = self._look_again_s, inf
-                self._report_progress(now_s)
-                self._carry_out(self._allocator.on_timer(now_s), now_s)
+            elif look_s < inf:
+                self._report_progress(look_s)
+                self._carry_out(self._allocator.on_timer(look_s), look_s)
             else:
                 return self._run
 

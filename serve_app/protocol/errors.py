@@ -19,6 +19,10 @@ class JsonTooLargeError(ProtocolError):
     """The JSON part of the body is over its limit; the binary form has room for more."""
 
 
+class TypedContentsTooLargeError(ProtocolError):
+    """The typed contents of a gRPC request are over their limit; raw contents have room for more."""
+
+
 class ContentEncodingError(ProtocolError):
     """The ``Content-Encoding`` is unknown, or the body is not encoded that way."""
 

@@ -6,6 +6,7 @@ from what a client merely states, and nothing but ``ProtocolError`` is raised fo
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +36,10 @@ from serve_app.protocol.limits import RequestLimits
 from split_tool.plan import TensorSpec
 
 _MAX_INT64 = 2**63 - 1
+
+Tensors = dict[str, npt.NDArray[Any]]
+CheckedInputs = list[tuple[InputHeader[Any], Datatype]]
+"""The inputs of a request in its order, each with the model's datatype; names, datatypes and shapes fit the model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,11 +112,31 @@ def decode_infer_request(
     view = memoryview(body).toreadonly()
     json_part, binary_part = _parts(view, header_length, limits)
     header = parse_infer_header(json_part)
+    return request_from_header(header, inputs, outputs, lambda checked: _tensors(checked, binary_part))
+
+
+def request_from_header(
+    header: InferHeader[Any],
+    inputs: tuple[TensorSpec, ...],
+    outputs: tuple[TensorSpec, ...],
+    read_tensors: Callable[[CheckedInputs], Tensors],
+) -> InferRequest:
+    """The request that a header states, over whichever protocol it came; its data is read last.
+
+    Args:
+        header: Everything but the data.
+        inputs: What the model takes.
+        outputs: What the model gives.
+        read_tensors: Gives the arrays of the inputs, once these have passed every other check.
+
+    Raises:
+        ProtocolError: One subclass per situation; see ``serve_app.protocol.errors``.
+    """
     _refuse_unsupported(header)
     check_input_names(header.inputs, inputs)
     requested = _requested_outputs(header, outputs)
     specs = {spec.name: spec for spec in inputs}
-    checked: list[tuple[InputHeader[Any], Datatype]] = []
+    checked: CheckedInputs = []
     for entry in header.inputs:
         datatype = check_input_type(entry, specs[entry.name])
         check_input_shape(entry, specs[entry.name], datatype)
@@ -122,7 +147,7 @@ def decode_infer_request(
         request_id=header.id or None,
         priority=_take_count(rest, "priority"),
         timeout_us=_take_count(rest, "timeout"),
-        tensors=_tensors(checked, binary_part),
+        tensors=read_tensors(checked),
         requested_outputs=requested,
         parameters=rest,
     )
@@ -173,9 +198,9 @@ def _requested_outputs(header: InferHeader[Any], specs: tuple[TensorSpec, ...]) 
     )
 
 
-def _tensors(checked: list[tuple[InputHeader[Any], Datatype]], binary_part: memoryview) -> dict[str, npt.NDArray[Any]]:
+def _tensors(checked: CheckedInputs, binary_part: memoryview) -> Tensors:
     """All inputs; the binary ones lie in the body one after the other, in the order of the JSON."""
-    tensors: dict[str, npt.NDArray[Any]] = {}
+    tensors: Tensors = {}
     offset = 0
     for entry, datatype in checked:
         size_bytes = entry.parameters.get("binary_data_size")

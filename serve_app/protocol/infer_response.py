@@ -68,10 +68,10 @@ def encode_infer_response(
     binary: list[_Bytes] = []
     for output in requested:
         array = outputs[output.name]
-        datatype = _datatype(output.name, array)
+        datatype = datatype_of_output(output.name, array)
         entry: dict[str, Any] = {"name": output.name, "datatype": datatype.name, "shape": list(array.shape)}
         if output.binary:
-            data = _strings_to_binary(array) if datatype.family == "bytes" else _view(array)
+            data = strings_to_binary(array) if datatype.family == "bytes" else _view(array)
             entry["parameters"] = {"binary_data_size": len(data)}
             binary.append(data)
         else:
@@ -89,7 +89,12 @@ def encode_infer_response(
     )
 
 
-def _datatype(name: str, array: object) -> Datatype:
+def datatype_of_output(name: str, array: object) -> Datatype:
+    """The datatype of an output of the model.
+
+    Raises:
+        UnencodableOutputError: If it is no array, or of a dtype that the protocol lacks.
+    """
     if not isinstance(array, np.ndarray):
         raise UnencodableOutputError(f"output '{name}' is a {type(array).__name__}, the protocol carries tensors only")
     datatype = datatype_of_array(array.dtype)
@@ -103,7 +108,8 @@ def _view(array: npt.NDArray[Any]) -> memoryview:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
-def _strings_to_binary(array: npt.NDArray[Any]) -> bytes:
+def strings_to_binary(array: npt.NDArray[Any]) -> bytes:
+    """Each element of a BYTES tensor: its length in bytes as uint32, then the text."""
     parts: list[bytes] = []
     for element in array.reshape(-1).tolist():
         encoded = element if isinstance(element, bytes) else str(element).encode()

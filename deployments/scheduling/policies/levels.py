@@ -126,8 +126,10 @@ class Levels(Generic[OrderT]):
         return self._common_guard if self._common_guard is not None else self._level(priority).guard
 
     def _make_guard(self) -> StarvationGuard | None:
-        bound_s = self._options.starvation_bound_s
-        return None if bound_s is None else StarvationGuard(bound_s, self._options.promoted_share)
+        bound_s, bound_ratio = self._options.starvation_bound_s, self._options.starvation_bound_ratio
+        if bound_s is None and bound_ratio is None:
+            return None
+        return StarvationGuard(bound_s, bound_ratio, self._options.promoted_share)
 
     def _highest_waiting(self) -> int | None:
         for priority in self._priorities:

@@ -13,7 +13,7 @@ from deployments.scheduling.request import Request
 from deployments.simulation.simulator import Run, simulate
 
 from .builders import request
-from .reference import should_hold
+from .reference import due, should_hold
 
 TICK_S = 1 / 64
 ticks = st.integers(0, 120).map(lambda number: number * TICK_S)
@@ -109,22 +109,33 @@ def check_with_admission_whoever_is_served_is_on_time(requests: list[Request]) -
 
 
 def check_nobody_waits_longer_than_the_starvation_bound_promises(
-    policy: str, requests: list[Request], bound: int, share: float
+    policy: str, requests: list[Request], bound: int, bound_ratio: float | None, share: float
 ) -> None:
     bound_s = bound * TICK_S
-    finish_s = run_with(policy, requests, starvation_bound_s=bound_s, promoted_share=share).finish_s
+    options = {"starvation_bound_s": bound_s, "starvation_bound_ratio": bound_ratio, "promoted_share": share}
+    finish_s = run_with(policy, requests, **options).finish_s
     # sjf lets a holder run to its end, so the unit that cannot be preempted is a whole request there
     longest_s = max(sum(each.block_times_s) if policy == "sjf" else max(each.block_times_s) for each in requests)
-    for number, each in enumerate(requests):
-        older_s = sum(sum(other.block_times_s) for other in requests[: number + 1])
-        promised_s = each.arrival_s + bound_s + (older_s + 2 * longest_s) / share + 2 * longest_s
+    due_s = [due(each, bound_s, bound_ratio) for each in requests]
+    for each, each_due_s in zip(requests, due_s, strict=True):
+        before_s = sum(
+            sum(other.block_times_s)
+            for other, other_due_s in zip(requests, due_s, strict=True)
+            if other_due_s <= each_due_s
+        )
+        promised_s = each_due_s + (before_s + 2 * longest_s) / share + 2 * longest_s
         assert finish_s[each.request_id] <= promised_s
 
 
 def check_the_incremental_policy_chooses_what_its_stateless_meaning_says(
-    policy: str, happenings: list[Step], bound: float | None, across: bool
+    policy: str, happenings: list[Step], bound: float | None, bound_ratio: float | None, across: bool
 ) -> None:
-    options = {"starvation_bound_s": bound, "promoted_share": 1.0, "promote_across_priorities": across}
+    options = {
+        "starvation_bound_s": bound,
+        "starvation_bound_ratio": bound_ratio,
+        "promoted_share": 1.0,
+        "promote_across_priorities": across,
+    }
     chooser = make_policy(policy, {} if policy == "fifo" else options)
     waiting: list[Candidate] = []
     holder: Candidate | None = None
@@ -153,5 +164,5 @@ def check_the_incremental_policy_chooses_what_its_stateless_meaning_says(
             holder = None
         elif step.kind == "advance":  # a predicted boundary may also lie behind an earlier one
             now_s = max(0.0, now_s + (step.ticks - 30) * TICK_S)
-        expected = should_hold(policy, waiting, holder, now_s, bound_s=bound, across=across)
+        expected = should_hold(policy, waiting, holder, now_s, bound_s=bound, bound_ratio=bound_ratio, across=across)
         assert chooser.choose(now_s, holder) is expected

@@ -65,9 +65,9 @@ class AllocatorMachine(RuleBasedStateMachine):
         self.policy, self.bound_s = policy, bound_s
         self.is_preemptive = preemption == "always"
         self.recovering = recovering
-        options = {} if policy == "fifo" else {"starvation_bound_s": bound_s, "promoted_share": 1.0}
+        options = {"starvation_bound_s": bound_s, "starvation_bound_ratio": None, "promoted_share": 1.0}
         self.device = DeviceAllocator(
-            policy=make_policy(policy, options),
+            policy=make_policy(policy, {} if policy == "fifo" else options),
             preemption=preemption,  # type: ignore[arg-type]
             max_waiting=MAX_WAITING,
             recovering=recovering,

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import inf
 
 from deployments.scheduling.candidate import Candidate
 from deployments.scheduling.policies import edf, fifo, response_ratio, sjf, slo, srpt
+from deployments.scheduling.request import Request
 
 Meaning = Callable[[Sequence[Candidate], Candidate | None, float], Candidate | None]
 
-LATE_RESERVE = 0.5
+LATE_RESERVE = 0.25
 
 MEANINGS: dict[str, Meaning] = {
     "fifo": fifo.should_hold,
@@ -21,6 +23,13 @@ MEANINGS: dict[str, Meaning] = {
 }
 
 
+def due(candidate: Candidate | Request, bound_s: float | None, bound_ratio: float | None) -> float:
+    """When a request becomes overdue."""
+    by_time_s = inf if bound_s is None else bound_s
+    by_ratio_s = inf if bound_ratio is None else bound_ratio * candidate.isolated_s
+    return candidate.arrival_s + min(by_time_s, by_ratio_s)
+
+
 def should_hold(
     policy: str,
     waiting: Sequence[Candidate],
@@ -28,6 +37,7 @@ def should_hold(
     now_s: float,
     *,
     bound_s: float | None = None,
+    bound_ratio: float | None = None,
     across: bool = False,
 ) -> Candidate | None:
     """Who should hold the device; promoted requests come first without a limit (share 1)."""
@@ -36,8 +46,8 @@ def should_hold(
         return MEANINGS[policy](waiting, holder, now_s)
     level = min(each.priority for each in everybody)
     peers = [each for each in everybody if each.priority == level]
-    if bound_s is not None:
-        overdue = [each for each in (everybody if across else peers) if now_s - each.arrival_s >= bound_s]
-        if overdue:
-            return min(overdue, key=lambda each: (each.arrival_s, each.sequence))
+    due_s = {each.sequence: due(each, bound_s, bound_ratio) for each in everybody}
+    overdue = [each for each in (everybody if across else peers) if due_s[each.sequence] <= now_s]
+    if overdue:
+        return min(overdue, key=lambda each: (due_s[each.sequence], each.arrival_s, each.sequence))
     return MEANINGS[policy]([each for each in peers if each is not holder], holder if holder in peers else None, now_s)

@@ -155,18 +155,18 @@ class TestLevels:
             device = allocator(policy, starvation_bound_s=8.0, promoted_share=1.0, promote_across_priorities=across)
             assert order_of(device, old, young, blocker_s=9.0) == expected
 
-    def test_promotion_takes_no_more_than_its_share(self, policy: str) -> None:
-        if policy == "sjf":
-            pytest.skip("sjf leaves the holder on the device to its end")
-        device = allocator(policy, starvation_bound_s=8.0, promoted_share=0.25)
-        old = [request(f"old{i}", *[1.0] * 4, arrival_s=i / 8, model="old", deadline_s=200.0) for i in range(4)]
-        young = [
-            request(f"young{i}", 1.0, 1.0, arrival_s=8.75, model=f"y{i}", isolated_s=1.0, deadline_s=100.0)
-            for i in range(4)
-        ]
-        ends = order_of(device, *old, *young, blocker_s=9.0)
-        assert ends.index("old0") < ends.index("old3")
-        assert "young0" in ends[:2]
+
+@pytest.mark.parametrize("policy", ["srpt", "edf", "response_ratio", "slo"])
+def test_promotion_takes_no_more_than_its_share(policy: str) -> None:
+    device = allocator(policy, starvation_bound_s=8.0, promoted_share=0.25)
+    old = [request(f"old{i}", *[1.0] * 4, arrival_s=i / 8, model="old", deadline_s=200.0) for i in range(4)]
+    young = [
+        request(f"young{i}", 1.0, 1.0, arrival_s=8.75, model=f"y{i}", isolated_s=1.0, deadline_s=100.0)
+        for i in range(4)
+    ]
+    ends = order_of(device, *old, *young, blocker_s=9.0)
+    assert ends.index("old0") < ends.index("old3")
+    assert "young0" in ends[:2]
 
 
 def test_the_modes_name_policies_that_exist() -> None:

@@ -58,19 +58,29 @@ def test_with_admission_whoever_is_served_is_on_time(requests: list[Request]) ->
 
 
 @EXAMPLES
-@given(requests=workloads(num_levels=1), bound=st.integers(1, 200), share=st.sampled_from([0.25, 0.5, 1.0]))
+@given(
+    requests=workloads(num_levels=1),
+    bound=st.integers(1, 200),
+    bound_ratio=st.sampled_from([None, 1.5, 8.0]),
+    share=st.sampled_from([0.25, 0.5, 1.0]),
+)
 def test_nobody_waits_longer_than_the_starvation_bound_promises(
-    requests: list[Request], bound: int, share: float
+    requests: list[Request], bound: int, bound_ratio: float | None, share: float
 ) -> None:
     for policy in POLICIES:
         if policy != "fifo":
-            check_nobody_waits_longer_than_the_starvation_bound_promises(policy, requests, bound, share)
+            check_nobody_waits_longer_than_the_starvation_bound_promises(policy, requests, bound, bound_ratio, share)
 
 
 @pytest.mark.parametrize("policy", POLICIES)
 @EXAMPLES
-@given(happenings=steps, bound=st.sampled_from([None, 2.0]), across=st.booleans())
+@given(
+    happenings=steps,
+    bound=st.sampled_from([None, 2.0]),
+    bound_ratio=st.sampled_from([None, 3.0]),
+    across=st.booleans(),
+)
 def test_the_incremental_policy_chooses_what_its_stateless_meaning_says(
-    policy: str, happenings: list[Step], bound: float | None, across: bool
+    policy: str, happenings: list[Step], bound: float | None, bound_ratio: float | None, across: bool
 ) -> None:
-    check_the_incremental_policy_chooses_what_its_stateless_meaning_says(policy, happenings, bound, across)
+    check_the_incremental_policy_chooses_what_its_stateless_meaning_says(policy, happenings, bound, bound_ratio, across)

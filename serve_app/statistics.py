@@ -1,0 +1,113 @@
+"""Counters of one model's replica, as the statistics extension of the Open Inference Protocol tells them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import msgspec
+
+
+class StatisticDuration(msgspec.Struct, frozen=True, kw_only=True):
+    """How often something happened, and how long it took in all, in nanoseconds."""
+
+    count: int
+    ns: int
+
+
+class InferStatistics(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the time of a replica's requests went.
+
+    Attributes:
+        success: Requests answered with outputs; from the moment their inputs were checked.
+        fail: Requests that ended otherwise: refused by the allocator, given up, cancelled, failed.
+        queue: What the requests spent neither decoding nor running: waiting for the device.
+        compute_input: Always 0: inputs are views, or are converted inside a turn.
+        compute_infer: Turns on the device, those of requests given up included.
+        compute_output: Always 0, for the same reason.
+    """
+
+    success: StatisticDuration
+    fail: StatisticDuration
+    queue: StatisticDuration
+    compute_input: StatisticDuration
+    compute_infer: StatisticDuration
+    compute_output: StatisticDuration
+
+
+class ModelStatistics(msgspec.Struct, frozen=True, kw_only=True):
+    """One entry of ``model_stats``.
+
+    Attributes:
+        name: Name of the model.
+        version: The version served.
+        last_inference: When the last request was answered, milliseconds since 1970; 0 for never.
+        inference_count: Requests answered with outputs.
+        execution_count: The same: requests are not batched.
+        inference_stats: Durations.
+    """
+
+    name: str
+    version: str
+    last_inference: int
+    inference_count: int
+    execution_count: int
+    inference_stats: InferStatistics
+
+
+class StatisticsAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer to ``GET /v2/models/MODEL/stats``."""
+
+    model_stats: tuple[ModelStatistics, ...]
+
+
+class RequestCounter:
+    """Counts the requests of one replica; used by its event loop alone."""
+
+    def __init__(self) -> None:
+        self._num_success = self._success_ns = 0
+        self._num_fail = self._fail_ns = 0
+        self._last_inference_ms = 0
+
+    @contextmanager
+    def counting(self) -> Iterator[None]:
+        """Count one request: a failure if the block raises, cancellation included."""
+        start_ns = time.monotonic_ns()
+        try:
+            yield
+        except BaseException:
+            self._num_fail += 1
+            self._fail_ns += time.monotonic_ns() - start_ns
+            raise
+        self._num_success += 1
+        self._success_ns += time.monotonic_ns() - start_ns
+        self._last_inference_ms = time.time_ns() // 1_000_000
+
+    def statistics(self, name: str, version: str, *, device_s: float) -> ModelStatistics:
+        """The counters now.
+
+        Args:
+            name: Name of the model.
+            version: The version served.
+            device_s: Time that the replica has held the device for requests, in seconds.
+        """
+        device_ns = round(device_s * 1e9)
+        num_requests = self._num_success + self._num_fail
+        waited_ns = max(0, self._success_ns + self._fail_ns - device_ns)
+        nothing = StatisticDuration(count=self._num_success, ns=0)
+        return ModelStatistics(
+            name=name,
+            version=version,
+            last_inference=self._last_inference_ms,
+            inference_count=self._num_success,
+            execution_count=self._num_success,
+            inference_stats=InferStatistics(
+                success=StatisticDuration(count=self._num_success, ns=self._success_ns),
+                fail=StatisticDuration(count=self._num_fail, ns=self._fail_ns),
+                queue=StatisticDuration(count=num_requests, ns=waited_ns),
+                compute_input=nothing,
+                compute_infer=StatisticDuration(count=num_requests, ns=device_ns),
+                compute_output=nothing,
+            ),
+        )
