@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 from deployments.runtime.lease_page import LeasePage
@@ -56,14 +57,14 @@ class RawReplica:
 
 
 def make_request(
-    request_id: str, *, owner: str, arrival_s: float = 0.0, block_times_s: tuple[float, ...] = (1.0,)
+    request_id: str, *, owner: str, arrival_s: float | None = None, block_times_s: tuple[float, ...] = (1.0,)
 ) -> Request:
-    """A request without a deadline that matters."""
+    """A request without a deadline that matters; it arrives now unless told otherwise."""
     return Request(
         request_id=RequestId(request_id),
         model=owner,
         owner=owner,
-        arrival_s=arrival_s,
+        arrival_s=time.monotonic() if arrival_s is None else arrival_s,
         isolated_s=sum(block_times_s),
         block_times_s=block_times_s,
         deadline_s=1e12,

@@ -1,7 +1,7 @@
-"""One selector thread that carries out what the scheduling core of one device decides.
+"""One thread that carries out what the scheduling core of one device decides.
 
 It owns the socket, the clock and the lease pages; the core (``DeviceAllocator``) owns every decision. Nothing here
-polls: the thread sleeps in the selector until a packet arrives or a time that the core or a lease has asked for.
+spins: the thread sleeps in poll(2) until a packet arrives or a time that the core or a lease has asked for.
 
 States of a connection: accepted -> (Hello) -> welcome -> closed. States of the server: recovering (after a start that
 finds pages of living replicas: no grants until all have announced, or 500 ms have passed and none of the others is in
@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import selectors
+import select
 import socket
 import threading
 import time
@@ -31,6 +31,7 @@ from deployments.runtime.messages import (
     Finish,
     Grant,
     Hello,
+    Record,
     Refused,
     Rejected,
     Slice,
@@ -55,7 +56,7 @@ logger = logging.getLogger(__name__)
 
 RECOVERY_S = 0.5
 HANDOVER_S = 0.0003
-"""What a hand-over costs (``benchmarks.lease``, see docs/benchmarks.md); decides where a preemption pays in mode dlir."""
+"""What a hand-over costs (``benchmarks.lease``); decides where a preemption pays in mode dlir."""
 
 SOCKET_FILE = "allocator.sock"
 
@@ -69,6 +70,7 @@ class _Replica:
         self.hello: Hello | None = None
         self.page: LeasePage | None = None
         self.num_to_announce = 0
+        self.has_room = True
 
 
 class _Lease:
@@ -126,9 +128,10 @@ class AllocatorServer:
         self._is_closing = False
         self._listener = PacketListener(self.socket_path)
         self._wake_reader, self._wake_writer = socket.socketpair()
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
-        self._selector.register(self._wake_reader, selectors.EVENT_READ, lambda _mask: None)
+        self._poll = select.poll()
+        self._handlers: dict[int, Callable[[int], None]] = {}
+        self._watch(self._listener.fileno(), lambda _mask: self._accept())
+        self._watch(self._wake_reader.fileno(), lambda _mask: None)
         self._thread = threading.Thread(target=self._serve, name=f"allocator-{settings.device}", daemon=True)
         self._thread.start()
 
@@ -166,25 +169,25 @@ class AllocatorServer:
 
     def _serve(self) -> None:
         while not self._is_closing:
-            events = self._selector.select(self._timeout_s(time.monotonic()))
+            events = self._poll.poll(self._timeout_ms(time.monotonic()))
             with self._lock:
-                for key, mask in events:
-                    key.data(mask)
+                for descriptor, mask in events:
+                    if (handler := self._handlers.get(descriptor)) is not None:
+                        handler(mask)
                 self._handle_time(time.monotonic())
         for replica in list(self._replicas.values()):
             replica.connection.close()
         self._listener.close()
-        self._selector.close()
         self._wake_reader.close()
         self._wake_writer.close()
 
-    def _timeout_s(self, now_s: float) -> float | None:
+    def _timeout_ms(self, now_s: float) -> float | None:
         limit_s = self.settings.lease_limit_s
         times = [lease.last_boundary_s + limit_s for lease in self._leases.values() if not lease.is_reported]
         times += [t for t in (self._look_again_s, self._recovery_ends_s) if t is not None]
         if self._on_idle is not None and not self._replicas:
             times.append(self._idle_since_s + self._idle_s)
-        return max(min(times) - now_s, 0.0) if times else None
+        return max(min(times) - now_s, 0.0) * 1e3 if times else None
 
     def _handle_time(self, now_s: float) -> None:
         if self._recovery_ends_s is not None and now_s >= self._recovery_ends_s:
@@ -217,16 +220,18 @@ class AllocatorServer:
 
     # --- connections
 
-    def _accept(self, _mask: int) -> None:
+    def _watch(self, descriptor: int, handler: Callable[[int], None]) -> None:
+        self._handlers[descriptor] = handler
+        self._poll.register(descriptor, select.POLLIN)
+
+    def _accept(self) -> None:
         replica = _Replica(self._listener.accept())
-        self._selector.register(
-            replica.connection, selectors.EVENT_READ, lambda mask, replica=replica: self._on_ready(replica, mask)
-        )
+        self._watch(replica.connection.fileno(), lambda mask: self._on_ready(replica, mask))
 
     def _on_ready(self, replica: _Replica, mask: int) -> None:
-        if mask & selectors.EVENT_WRITE:
+        if mask & select.POLLOUT:
             self._flush(replica)
-        if mask & selectors.EVENT_READ:
+        if mask & ~select.POLLOUT:
             self._receive_all(replica)
 
     def _receive_all(self, replica: _Replica) -> None:
@@ -245,13 +250,15 @@ class AllocatorServer:
                 logger.error("a replica sent a broken packet (%s): its connection is closed", error)
                 self._drop(replica)
                 return
-            self._read_pages(now_s)
+            if isinstance(message, Submit | Cancel):  # the others say themselves where the holder stands
+                self._read_pages(now_s)
             self._handle(replica, message, now_s)
             if replica.connection.fileno() < 0:
                 return
 
     def _drop(self, replica: _Replica) -> None:
-        self._selector.unregister(replica.connection)
+        self._poll.unregister(replica.connection.fileno())
+        del self._handlers[replica.connection.fileno()]
         replica.connection.close()
         hello = replica.hello
         if hello is None or self._replicas.get(hello.owner) is not replica:
@@ -282,15 +289,15 @@ class AllocatorServer:
                 case Announce(request=request, blocks_done=blocks_done):
                     decision = self._core.announce(request, blocks_done=blocks_done, is_holding=False, now_s=now_s)
                     replica.num_to_announce -= 1
-                case Yield(request_id=request_id, blocks_done=blocks_done, turn=turn):
-                    self.slices.record(turn)
+                case Yield(request_id=request_id, blocks_done=blocks_done):
                     self._leases.pop(request_id, None)
                     decision = self._core.yield_at_boundary(request_id, blocks_done=blocks_done, now_s=now_s)
-                case Finish(request_id=request_id, turn=turn):
-                    if turn is not None:
-                        self.slices.record(turn)
+                case Finish(request_id=request_id):
                     self._leases.pop(request_id, None)
                     decision = self._core.finish(request_id, now_s)
+                case Record(turn=turn):
+                    self.slices.record(turn)
+                    return
                 case Cancel(request_id=request_id):
                     decision = self._core.cancel(request_id, now_s)
         except (UnknownRequestError, NotHolderError):
@@ -386,17 +393,19 @@ class AllocatorServer:
             self._flush(replica)
 
     def _flush(self, replica: _Replica) -> None:
-        events = selectors.EVENT_READ
+        has_room = True
         try:
             while replica.outbox:
                 replica.connection.send(replica.outbox[0])
                 replica.outbox.popleft()
         except BlockingIOError:
-            events |= selectors.EVENT_WRITE
+            has_room = False
         except OSError:
             replica.outbox.clear()  # the peer is gone; reading says so next
-        if self._selector.get_key(replica.connection).events != events:
-            self._selector.modify(replica.connection, events, self._selector.get_key(replica.connection).data)
+        if has_room != replica.has_room:
+            replica.has_room = has_room
+            events = select.POLLIN if has_room else select.POLLIN | select.POLLOUT
+            self._poll.modify(replica.connection.fileno(), events)
 
 
 def _pages_of_living_replicas(folder: Path) -> set[str]:

@@ -68,6 +68,7 @@ class BlockChain:
         self._input_names = [[value.name for value in session.get_inputs()] for session in self._sessions]
         self._output_names = [[value.name for value in session.get_outputs()] for session in self._sessions]
         self.output_names = tuple(dict.fromkeys(spec.name for spec in plan.outputs))
+        self._forwarded = {spec.name for spec in plan.inputs}.intersection(self.output_names)
         self._dead_after = _dead_after(self._input_names, self.output_names)
         buffered = _names_of_fixed_size(self._sessions) - set(self.output_names)
         self._buffered = [[name for name in names if name in buffered] for names in self._output_names]
@@ -110,6 +111,8 @@ class BlockChain:
     def finish(self, values: Values) -> dict[str, np.ndarray]:
         """The model's outputs by name, in host memory; ``values`` are used up."""
         outputs = {name: to_numpy(values.alive[name]) for name in self.output_names}
+        for name in self._forwarded:
+            outputs[name] = outputs[name].copy()  # its memory is the input's, which goes now
         if len(self._free_buffers) < _MAX_FREE_BUFFER_SETS:
             self._free_buffers.append(values.buffers)
         return outputs

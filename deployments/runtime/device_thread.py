@@ -38,6 +38,7 @@ from deployments.runtime.messages import (
     Grant,
     Hello,
     Outcome,
+    Record,
     Refused,
     Rejected,
     Slice,
@@ -319,7 +320,7 @@ class DeviceThread:
         with self._lock:
             job = self._jobs.get(request_id)
             if job is None:  # cancelled while the grant was on its way
-                self._try_send(Finish(request_id=request_id, turn=None))
+                self._try_send(Finish(request_id=request_id))
                 return
             job.is_in_turn = True
         page = self._page
@@ -329,6 +330,17 @@ class DeviceThread:
         page.begin(lease, first_block, start_ns)
         outcome, result = self._run_blocks(job, page, lease, start_ns, block_ends_s)
         page.end()
+        end_s = time.monotonic()
+        with self._lock:
+            job.is_in_turn = False
+            goes_on = outcome == "yielded" and not job.is_cancelled
+            if goes_on:
+                self._try_send(Yield(request_id=request_id, blocks_done=job.blocks_done))
+            else:
+                del self._jobs[request_id]
+                self._try_send(Finish(request_id=request_id))
+        if result is not None:
+            job.on_result(result)
         turn = Slice(
             request_id=request_id,
             model=self._model,
@@ -336,18 +348,11 @@ class DeviceThread:
             first_block=first_block,
             start_s=start_ns / 1e9,
             block_ends_s=tuple(block_ends_s),
-            end_s=time.monotonic(),
+            end_s=end_s,
             outcome=outcome,
         )
         with self._lock:
-            job.is_in_turn = False
-            if outcome == "yielded" and not job.is_cancelled:
-                self._try_send(Yield(request_id=request_id, blocks_done=job.blocks_done, turn=turn))
-                return
-            del self._jobs[request_id]
-            self._try_send(Finish(request_id=request_id, turn=turn))
-        if result is not None:
-            job.on_result(result)
+            self._try_send(Record(turn=turn))
 
     def _run_blocks(
         self, job: _Job, page: LeasePage, lease: int, start_ns: int, block_ends_s: list[float]

@@ -29,6 +29,8 @@ def check_inputs(inputs: Mapping[str, np.ndarray], specs: Mapping[str, TensorSpe
             raise InputRefusedError(f"input {name!r} is a {type(array).__name__}: give a numpy array")
         if dtype_name(array.dtype) != spec.dtype:
             raise InputRefusedError(f"input {name!r} has dtype {array.dtype}, the model takes {spec.dtype}")
+        if spec.dtype == "string" and not all(_is_text(item) for item in array.reshape(-1).tolist()):
+            raise InputRefusedError(f"input {name!r} holds other things than str or UTF-8 bytes")
         if not _is_shape_allowed(array.shape, spec.shape):
             allowed = "?" if spec.shape is None else list(spec.shape)
             raise InputRefusedError(f"input {name!r} has shape {list(array.shape)}, the model takes {allowed}")
@@ -52,6 +54,16 @@ def sample_inputs(specs: tuple[TensorSpec, ...]) -> dict[str, np.ndarray] | None
             return None
         samples[spec.name] = np.full(shape, "", object) if spec.dtype == "string" else np.zeros(shape, spec.dtype)
     return samples
+
+
+def _is_text(item: object) -> bool:
+    if not isinstance(item, bytes):
+        return isinstance(item, str)
+    try:
+        item.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _is_shape_allowed(shape: tuple[int, ...], allowed: tuple[int | str | None, ...] | None) -> bool:

@@ -90,14 +90,18 @@ class Yield(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     request_id: RequestId
     blocks_done: int
-    turn: Slice
 
 
 class Finish(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The holder gives the device up for good; ``turn`` is None if it never began to run."""
+    """The holder gives the device up for good."""
 
     request_id: RequestId
-    turn: Slice | None
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The turn that has just ended, for the log; sent when the next holder has been told already."""
+
+    turn: Slice
 
 
 class Cancel(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -140,7 +144,7 @@ class Rejected(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     error_args: tuple[str | int | float, ...]
 
 
-ToAllocator = Hello | Announce | Submit | Yield | Finish | Cancel
+ToAllocator = Hello | Announce | Submit | Yield | Finish | Record | Cancel
 ToReplica = Welcome | Refused | Grant | Rejected
 
 _encoder = msgspec.msgpack.Encoder()

@@ -24,6 +24,10 @@ class SliceLog:
         self.busy_s += turn.end_s - turn.start_s
 
     def since(self, num_seen: int) -> list[Slice]:
-        """The turns after the first ``num_seen`` ever recorded, as far as they are still there."""
+        """The turns after the first ``num_seen`` ever recorded, as far as they are still there, in order of leases.
+
+        A turn is recorded after the next holder has been told, so the record of a short next turn may come first.
+        """
         num_wanted = min(max(self.num_recorded - num_seen, 0), len(self._ring))
-        return [self._ring[index] for index in range(len(self._ring) - num_wanted, len(self._ring))]
+        wanted = [self._ring[index] for index in range(len(self._ring) - num_wanted, len(self._ring))]
+        return sorted(wanted, key=lambda turn: turn.lease)

@@ -35,7 +35,11 @@ def to_ort(array: np.ndarray, device: str, index: int) -> ort.OrtValue:
 
 
 def to_numpy(value: ort.OrtValue) -> np.ndarray:
-    """The array that a tensor holds: text as ``object`` array of ``str``, bfloat16 as ``ml_dtypes.bfloat16``."""
+    """The array that a tensor holds: text as ``object`` array of ``str``, bfloat16 as ``ml_dtypes.bfloat16``.
+
+    Of a value that a session made it may be a view that keeps the memory; of one from ``to_ort`` it is good only as
+    long as that value lives.
+    """
     if value.data_type() != "tensor(bfloat16)":
         array: np.ndarray = value.numpy()
         return array

@@ -11,7 +11,7 @@ import pytest
 import ray
 
 from deployments.runtime.allocator_actor import find_socket
-from deployments.runtime.messages import Finish, Grant, Slice, Submit, Welcome, Yield
+from deployments.runtime.messages import Finish, Grant, Submit, Welcome, Yield
 from deployments.runtime.settings import DeviceSettings
 from deployments.scheduling.policies.table import make_policy
 from deployments.scheduling.request import Request, RequestId
@@ -91,23 +91,13 @@ class VirtualReplica:
         if done == len(self._requests[request_id].block_times_s):
             self._raw.page.end()
             del self._requests[request_id]
-            self._raw.send(Finish(request_id=request_id, turn=None))
+            self._raw.send(Finish(request_id=request_id))
             self._grant = None
             if self._requests:
                 self._take_grant(now_s)
         elif self._raw.page.is_revoked(grant.lease):
             self._raw.page.end()
-            turn = Slice(
-                request_id=request_id,
-                model="replica",
-                lease=grant.lease,
-                first_block=0,
-                start_s=0.0,
-                block_ends_s=(),
-                end_s=0.0,
-                outcome="yielded",
-            )
-            self._raw.send(Yield(request_id=request_id, blocks_done=done, turn=turn))
+            self._raw.send(Yield(request_id=request_id, blocks_done=done))
             self._take_grant(now_s)
         else:
             self._begin_block(grant, now_s)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
@@ -80,7 +81,7 @@ class Replica:
             request_id=RequestId(name),
             model=self._model,
             owner=self.thread.owner,
-            arrival_s=0.0,
+            arrival_s=time.monotonic(),
             isolated_s=float(self._num_blocks),
             block_times_s=(1.0,) * self._num_blocks,
             deadline_s=1e9,

@@ -27,6 +27,7 @@ def spec(dtype: str, shape: tuple[int | str | None, ...] | None, name: str = "x"
         (np.zeros(2, ml_dtypes.bfloat16), spec("bfloat16", (2,))),
         (np.array(["a", "b"], object), spec("string", (2,))),
         (np.array(["a", "b"]), spec("string", (2,))),
+        (np.array([b"a", b"\xc3\xa9"]), spec("string", (2,))),
     ],
 )
 def test_a_fitting_array_is_taken(array: np.ndarray, wanted: TensorSpec) -> None:
@@ -40,6 +41,8 @@ def test_a_fitting_array_is_taken(array: np.ndarray, wanted: TensorSpec) -> None
         (np.zeros((2, 4), np.float32), spec("float32", (2, 3)), r"shape \[2, 4\], the model takes \[2, 3\]"),
         (np.zeros(2, np.float32), spec("float32", ("batch", 3)), r"takes \['batch', 3\]"),
         ([[1.0]], spec("float32", (1, 1)), "is a list: give a numpy array"),
+        (np.array(["a", 1], object), spec("string", (2,)), "other things than str or UTF-8 bytes"),
+        (np.array([b"\xff"], object), spec("string", (1,)), "other things than str or UTF-8 bytes"),
     ],
 )
 def test_another_array_is_refused_with_both_sides_named(array: object, wanted: TensorSpec, message: str) -> None:
