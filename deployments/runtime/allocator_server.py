@@ -10,20 +10,18 @@ a turn; a turn that outlives an allocator goes on to its end) -> serving -> clos
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import select
 import socket
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
-from deployments.runtime.lease_page import LeasePage
+from deployments.runtime.lease_page import LeasePage, open_page_of_living_replica, pages_of_living_replicas
 from deployments.runtime.messages import (
     PROTOCOL_VERSION,
     Announce,
@@ -41,11 +39,11 @@ from deployments.runtime.messages import (
     Welcome,
     Yield,
     decode_to_allocator,
-    encode,
 )
+from deployments.runtime.replica_connection import ReplicaConnection
 from deployments.runtime.settings import DeviceSettings
 from deployments.runtime.slice_log import SliceLog
-from deployments.runtime.transport import PacketListener, PacketSocket
+from deployments.runtime.transport import PacketListener
 from deployments.scheduling.decision import Decision
 from deployments.scheduling.device_allocator import DeviceAllocator
 from deployments.scheduling.errors import NotHolderError, SchedulingError, UnknownRequestError
@@ -61,22 +59,10 @@ HANDOVER_S = 0.0003
 SOCKET_FILE = "allocator.sock"
 
 
-class _Replica:
-    """A connection and what the allocator knows of the replica behind it."""
-
-    def __init__(self, connection: PacketSocket) -> None:
-        self.connection = connection
-        self.outbox: deque[bytes] = deque()
-        self.hello: Hello | None = None
-        self.page: LeasePage | None = None
-        self.num_to_announce = 0
-        self.has_room = True
-
-
 class _Lease:
     """A lease that is out."""
 
-    def __init__(self, number: int, replica: _Replica, granted_s: float) -> None:
+    def __init__(self, number: int, replica: ReplicaConnection, granted_s: float) -> None:
         self.number = number
         self.replica = replica
         self.last_boundary_s = granted_s
@@ -108,7 +94,7 @@ class AllocatorServer:
         self._folder = folder
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         sharing = settings.sharing
-        self._unannounced = _pages_of_living_replicas(folder)
+        self._unannounced = pages_of_living_replicas(folder)
         self._core = DeviceAllocator(
             policy=make_policy(sharing.policy, settings.policy_options),
             exclusive=sharing.exclusive,
@@ -119,7 +105,7 @@ class AllocatorServer:
         )
         now_s = time.monotonic()
         self._recovery_ends_s = now_s + RECOVERY_S if self._unannounced else None
-        self._replicas: dict[str, _Replica] = {}
+        self._replicas: dict[str, ReplicaConnection] = {}
         self._leases: dict[RequestId, _Lease] = {}
         self._num_leases = time.monotonic_ns() // 1_000_000 if self._unannounced else 0
         self._look_again_s: float | None = None
@@ -176,7 +162,7 @@ class AllocatorServer:
                         handler(mask)
                 self._handle_time(time.monotonic())
         for replica in list(self._replicas.values()):
-            replica.connection.close()
+            replica.close()
         self._listener.close()
         self._wake_reader.close()
         self._wake_writer.close()
@@ -225,19 +211,19 @@ class AllocatorServer:
         self._poll.register(descriptor, select.POLLIN)
 
     def _accept(self) -> None:
-        replica = _Replica(self._listener.accept())
-        self._watch(replica.connection.fileno(), lambda mask: self._on_ready(replica, mask))
+        replica = ReplicaConnection(self._listener.accept())
+        self._watch(replica.fileno(), lambda mask: self._on_ready(replica, mask))
 
-    def _on_ready(self, replica: _Replica, mask: int) -> None:
+    def _on_ready(self, replica: ReplicaConnection, mask: int) -> None:
         if mask & select.POLLOUT:
-            self._flush(replica)
+            self._watch_for_room(replica, not replica.flush())
         if mask & ~select.POLLOUT:
             self._receive_all(replica)
 
-    def _receive_all(self, replica: _Replica) -> None:
+    def _receive_all(self, replica: ReplicaConnection) -> None:
         while True:
             try:
-                packet = replica.connection.receive()
+                packet = replica.receive()
             except BlockingIOError:
                 return
             if packet is None:
@@ -253,13 +239,13 @@ class AllocatorServer:
             if isinstance(message, Submit | Cancel):  # the others say themselves where the holder stands
                 self._read_pages(now_s)
             self._handle(replica, message, now_s)
-            if replica.connection.fileno() < 0:
+            if replica.fileno() < 0:
                 return
 
-    def _drop(self, replica: _Replica) -> None:
-        self._poll.unregister(replica.connection.fileno())
-        del self._handlers[replica.connection.fileno()]
-        replica.connection.close()
+    def _drop(self, replica: ReplicaConnection) -> None:
+        self._poll.unregister(replica.fileno())
+        del self._handlers[replica.fileno()]
+        replica.close()
         hello = replica.hello
         if hello is None or self._replicas.get(hello.owner) is not replica:
             return
@@ -274,7 +260,7 @@ class AllocatorServer:
 
     # --- messages
 
-    def _handle(self, replica: _Replica, message: ToAllocator, now_s: float) -> None:
+    def _handle(self, replica: ReplicaConnection, message: ToAllocator, now_s: float) -> None:
         if isinstance(message, Hello):
             self._on_hello(replica, message, now_s)
             return
@@ -314,7 +300,7 @@ class AllocatorServer:
         if isinstance(message, Announce):
             self._on_announced(replica, now_s)
 
-    def _on_hello(self, replica: _Replica, hello: Hello, now_s: float) -> None:
+    def _on_hello(self, replica: ReplicaConnection, hello: Hello, now_s: float) -> None:
         refusal = None
         if hello.version != PROTOCOL_VERSION:
             refusal = Refused(
@@ -340,7 +326,7 @@ class AllocatorServer:
         replica.num_to_announce = hello.num_announced
         self._on_announced(replica, now_s)
 
-    def _on_announced(self, replica: _Replica, now_s: float) -> None:
+    def _on_announced(self, replica: ReplicaConnection, now_s: float) -> None:
         """End the recovery once every known replica has said what waits."""
         if replica.num_to_announce == 0 and replica.hello is not None:
             self._unannounced.discard(replica.hello.page)
@@ -350,7 +336,7 @@ class AllocatorServer:
     def _try_end_recovery(self, now_s: float) -> None:
         """Start to grant, unless a replica that has not announced is in a turn; then look again later."""
         for name in list(self._unannounced):
-            page = _open_page_of_living_replica(self._folder / name)
+            page = open_page_of_living_replica(self._folder / name)
             if page is None:
                 self._unannounced.discard(name)
                 continue
@@ -384,45 +370,13 @@ class AllocatorServer:
         if decision.keep is not None and (lease := self._leases.get(decision.keep)) and lease.replica.page:
             lease.replica.page.keep()
 
-    def _reject(self, replica: _Replica, request_id: RequestId, error: SchedulingError) -> None:
+    def _reject(self, replica: ReplicaConnection, request_id: RequestId, error: SchedulingError) -> None:
         self._send(replica, Rejected(request_id=request_id, error=type(error).__name__, error_args=error.args))
 
-    def _send(self, replica: _Replica, message: ToReplica) -> None:
-        replica.outbox.append(encode(message))
-        if len(replica.outbox) == 1:
-            self._flush(replica)
+    def _send(self, replica: ReplicaConnection, message: ToReplica) -> None:
+        self._watch_for_room(replica, not replica.send(message))
 
-    def _flush(self, replica: _Replica) -> None:
-        has_room = True
-        try:
-            while replica.outbox:
-                replica.connection.send(replica.outbox[0])
-                replica.outbox.popleft()
-        except BlockingIOError:
-            has_room = False
-        except OSError:
-            replica.outbox.clear()  # the peer is gone; reading says so next
-        if has_room != replica.has_room:
-            replica.has_room = has_room
-            events = select.POLLIN if has_room else select.POLLIN | select.POLLOUT
-            self._poll.modify(replica.connection.fileno(), events)
-
-
-def _pages_of_living_replicas(folder: Path) -> set[str]:
-    """File names of the lease pages whose replicas live; those of dead ones are removed."""
-    living = set()
-    for path in folder.glob("*.page"):
-        page = _open_page_of_living_replica(path)
-        if page is not None:
-            living.add(path.name)
-            page.close()
-    return living
-
-
-def _open_page_of_living_replica(path: Path) -> LeasePage | None:
-    with contextlib.suppress(OSError, ValueError):
-        page = LeasePage(path, create=False)
-        if page.is_replica_alive():
-            return page
-        page.close(unlink=True)
-    return None
+    def _watch_for_room(self, replica: ReplicaConnection, is_needed: bool) -> None:
+        if is_needed != replica.is_watched_for_room:
+            replica.is_watched_for_room = is_needed
+            self._poll.modify(replica.fileno(), select.POLLIN | select.POLLOUT if is_needed else select.POLLIN)

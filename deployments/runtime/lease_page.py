@@ -19,6 +19,7 @@ with the process, however it ends (process ids are reused, and dead processes st
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import mmap
 import os
@@ -129,3 +130,24 @@ class LeasePage:
         os.close(self._descriptor)
         if unlink:
             self.path.unlink(missing_ok=True)
+
+
+def pages_of_living_replicas(folder: Path) -> set[str]:
+    """File names of the lease pages whose replicas live; those of dead ones are removed."""
+    living = set()
+    for path in folder.glob("*.page"):
+        page = open_page_of_living_replica(path)
+        if page is not None:
+            living.add(path.name)
+            page.close()
+    return living
+
+
+def open_page_of_living_replica(path: Path) -> LeasePage | None:
+    """The page at ``path``; None if its replica is dead, and then the page is removed."""
+    with contextlib.suppress(OSError, ValueError):
+        page = LeasePage(path, create=False)
+        if page.is_replica_alive():
+            return page
+        page.close(unlink=True)
+    return None
