@@ -17,7 +17,7 @@ from serve_app.config import GatewayConfig
 from serve_app.grpc_server import GrpcServer
 from serve_app.grpc_service import InferenceService
 from serve_app.http import ROUTE_OPTIONS, install_errors
-from serve_app.model_directory import ModelDirectory, model_states, unknown_model
+from serve_app.model_directory import ModelDirectory, model_states, why_not_served
 from serve_app.protocol import encode_json, server_metadata
 from serve_app.statistics import StatisticsAnswer
 
@@ -32,29 +32,30 @@ class Gateway:
     gRPC for all models is served here too: one port cannot lead to several applications.
     """
 
-    async def __init__(self, config: GatewayConfig) -> None:
-        """Start the gRPC server, unless the configuration switches it off.
-
-        Raises:
-            PortInUseError: If its port cannot be had.
-        """
+    def __init__(self, config: GatewayConfig) -> None:
+        """Nothing listens yet."""
+        self._config = config
         self._directory = ModelDirectory()
         self._grpc: GrpcServer | None = None
-        if config.grpc_port is not None:
-            self._grpc = await GrpcServer.start(
-                InferenceService(self._directory, VERSION),
-                host=config.grpc_host,
-                port=config.grpc_port,
-                max_message_bytes=int(config.grpc_max_message_mb * 2**20),
-            )
 
     async def __del__(self) -> None:
         """End the gRPC server; Serve awaits this when the replica shuts down."""
         if self._grpc is not None:
             await self._grpc.stop()
 
-    def __serve_build_asgi_app__(self) -> FastAPI:
-        """The ASGI application, built by Serve."""
+    async def __serve_build_asgi_app__(self) -> FastAPI:
+        """The ASGI application, built by Serve; starts gRPC as well, unless the configuration switches it off.
+
+        Raises:
+            PortInUseError: If the port of gRPC cannot be had.
+        """
+        if self._config.grpc_port is not None:
+            self._grpc = await GrpcServer.start(
+                InferenceService(self._directory, VERSION),
+                host=self._config.grpc_host,
+                port=self._config.grpc_port,
+                max_message_bytes=int(self._config.grpc_max_message_mb * 2**20),
+            )
         app = FastAPI(title="dlir-serve", version=VERSION, **ROUTE_OPTIONS)
         install_errors(app)
         page = files("serve_app").joinpath("dashboard.html").read_text()
@@ -103,7 +104,7 @@ class Gateway:
         @app.get("/v2/models/{model}/{rest:path}", include_in_schema=False)
         @app.post("/v2/models/{model}/{rest:path}", include_in_schema=False)
         async def no_such_model(model: str, rest: str = "") -> Response:
-            raise unknown_model(model, await asyncio.to_thread(model_states))
+            raise why_not_served(model, await asyncio.to_thread(model_states))
 
         return app
 

@@ -16,13 +16,14 @@ from uuid import uuid4
 import grpc
 import msgspec
 from google.protobuf.json_format import ParseDict
+from google.protobuf.message import DecodeError
 from ray.serve.handle import DeploymentHandle
 
 from serve_app.model_directory import ModelDirectory, model_states
 from serve_app.model_ingress import MODEL_VERSION
 from serve_app.protocol import inference_pb2 as pb
 from serve_app.protocol import server_metadata
-from serve_app.protocol.errors import UnknownVersionError, UnsupportedFeatureError
+from serve_app.protocol.errors import MalformedRequestError, UnknownVersionError, UnsupportedFeatureError
 from serve_app.protocol.grpc_codec import decode_address
 from serve_app.status import ErrorReply, error_reply
 
@@ -47,7 +48,7 @@ class InferenceService:
     def handler(self) -> grpc.GenericRpcHandler:
         """What a ``grpc.aio`` server needs to serve this."""
         handlers = {
-            name: grpc.unary_unary_rpc_method_handler(_answering(method), request.FromString, _serialised)
+            name: grpc.unary_unary_rpc_method_handler(_answering(_parsing(method, request)), None, _serialised)
             for name, method, request in (
                 ("ServerLive", self._server_live, pb.ServerLiveRequest),
                 ("ServerReady", self._server_ready, pb.ServerReadyRequest),
@@ -150,6 +151,19 @@ def _answering(method: Callable[[Any], Awaitable[Any]]) -> Callable[[Any, Any], 
         return reply
 
     return answer
+
+
+def _parsing(method: Callable[[Any], Awaitable[Any]], kind: type[Any]) -> Callable[[bytes], Awaitable[Any]]:
+    """The method for serialised messages; what is no such message is the client's fault, not ours."""
+
+    async def parse(message: bytes) -> Any:
+        try:
+            request = kind.FromString(message)
+        except DecodeError as error:
+            raise MalformedRequestError(f"the message is no {kind.DESCRIPTOR.name}") from error
+        return await method(request)
+
+    return parse
 
 
 def _trailing(reply: ErrorReply) -> tuple[tuple[str, str], ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import Any, Literal
 
 import msgspec
@@ -13,7 +14,7 @@ from ray.serve.handle import DeploymentHandle
 from ray.serve.schema import ApplicationStatus
 
 from serve_app.model_ingress import MODEL_VERSION
-from serve_app.protocol.errors import UnknownModelError
+from serve_app.protocol.errors import ModelNotReadyError, ProtocolError, UnknownModelError
 from serve_app.statistics import ModelStatistics
 
 _HANDLE_AGE_S = 1.0
@@ -61,10 +62,13 @@ def model_states() -> list[ModelState]:
     return states
 
 
-def unknown_model(model: str, states: list[ModelState]) -> UnknownModelError:
-    """The error that names the models there are."""
-    names = [state.name for state in states]
-    return UnknownModelError(f"there is no model {model[:100]!r}; served here: {', '.join(names) or 'none'}")
+def why_not_served(model: str, states: list[ModelState]) -> ProtocolError:
+    """The error for a request to a model that has no application that answers."""
+    for state in states:
+        if state.name == model:
+            return ModelNotReadyError(f"model {model!r} is {state.state} {state.reason}".strip())
+    names = ", ".join(state.name for state in states)
+    return UnknownModelError(f"there is no model {model[:100]!r}; served here: {names or 'none'}")
 
 
 class ModelDirectory:
@@ -74,7 +78,23 @@ class ModelDirectory:
     is still there is looked up beside: a request waits for the controller only if its model is new.
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        find_states: Callable[[], list[ModelState]] = model_states,
+        find_handle: Callable[[str], DeploymentHandle[Any]] = serve.get_app_handle,
+        *,
+        handle_age_s: float = _HANDLE_AGE_S,
+    ) -> None:
+        """An empty directory.
+
+        Args:
+            find_states: Asks the cluster for all models; may block.
+            find_handle: The same for one model's handle.
+            handle_age_s: Over this age, in seconds, whether the model is still there is looked up.
+        """
+        self._find_states = find_states
+        self._find_handle = find_handle
+        self._handle_age_s = handle_age_s
         self._handles: dict[str, tuple[DeploymentHandle[Any], float]] = {}
         self._look_ups: dict[str, asyncio.Task[DeploymentHandle[Any]]] = {}
 
@@ -83,18 +103,19 @@ class ModelDirectory:
 
         Raises:
             UnknownModelError: If there is no such model.
+            ModelNotReadyError: If it is not up yet.
         """
         known = self._handles.get(model)
         if known is None:
             return await asyncio.shield(self._look_up(model))
         handle, looked_up_s = known
-        if time.monotonic() - looked_up_s > _HANDLE_AGE_S:
+        if time.monotonic() - looked_up_s > self._handle_age_s:
             self._look_up(model)
         return handle
 
     async def statistics(self) -> list[ModelStatistics]:
         """Statistics of every model that is ready, by name."""
-        states = await asyncio.to_thread(model_states)
+        states = await asyncio.to_thread(self._find_states)
         handles = [await self.handle(state.name) for state in states if state.state == "READY"]
         return list(await asyncio.gather(*(_statistics(handle) for handle in handles)))
 
@@ -112,15 +133,17 @@ class ModelDirectory:
             done.exception()  # whoever waits for it gets it; nobody else need hear of it
 
     async def _find(self, model: str) -> DeploymentHandle[Any]:
-        states = await asyncio.to_thread(model_states)
-        if all(state.name != model for state in states):
-            self._handles.pop(model, None)
-            raise unknown_model(model, states)
+        states = await asyncio.to_thread(self._find_states)
+        state = next((state.state for state in states if state.name == model), None)
         known = self._handles.get(model)
+        if state is None or (known is None and state != "READY"):
+            self._handles.pop(model, None)
+            raise why_not_served(model, states)
         try:
-            handle = known[0] if known is not None else await asyncio.to_thread(serve.get_app_handle, model)
+            # a model that is updated or mended right now keeps its handle: its replicas come and go behind it
+            handle = known[0] if known is not None else await asyncio.to_thread(self._find_handle, model)
         except RayServeException as error:
-            raise unknown_model(model, states) from error
+            raise why_not_served(model, []) from error
         self._handles[model] = (handle, time.monotonic())
         return handle
 

@@ -49,7 +49,7 @@ class Server:
         _check_port_is_free(_reachable(config.host), config.port, "http_options.port")
         if config.gateway.grpc_port is not None:
             _check_port_is_free(
-                _reachable(config.gateway.grpc_host), config.gateway.grpc_port, "the gateway's grpc_port"
+                _reachable(config.gateway.grpc_host), config.gateway.grpc_port, "grpc_port in the gateway's args"
             )
         self._folder = Path(tempfile.mkdtemp(prefix="dlir-serve-"))
         self.log_path = self._folder / "serve.log"

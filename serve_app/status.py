@@ -53,6 +53,7 @@ STATUS_OF: dict[type[BaseException], Status] = {
     protocol.ContentEncodingError: UNSUPPORTED_MEDIA_TYPE,
     protocol.UnknownModelError: NOT_FOUND,
     protocol.UnknownVersionError: NOT_FOUND,
+    protocol.ModelNotReadyError: UNAVAILABLE,
     scheduling.QueueFullError: FULL,
     scheduling.ModelQueueFullError: FULL,
     scheduling.RefusedError: FULL,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import onnxruntime as ort
+from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
 from deployments.runtime.errors import DeviceUnavailableError
 from deployments.runtime.settings import DeviceSettings
@@ -101,12 +102,30 @@ class BlockChain:
             binding = self._bind(block, values)
         else:
             self._rebind(binding, self._rebound_inputs[block], self._rebound_outputs[block], alive)
-        self._sessions[block].run_with_iobinding(binding)
+        try:
+            self._sessions[block].run_with_iobinding(binding)
+        except RuntimeError as error:
+            raise self._categorised(error, block, alive) from None
         alive.update(zip(self._output_names[block], binding.get_outputs(), strict=True))
         for name in self._buffered[block]:
             buffers.tensors.setdefault(name, alive[name])
         for name in self._dead_after[block]:
             alive.pop(name, None)
+
+    def _categorised(self, error: RuntimeError, block: int, alive: dict[str, ort.OrtValue]) -> Exception:
+        """The error of a block, as ``InvalidArgument`` if the request's values are to blame.
+
+        ONNX Runtime leaves the category out where it runs with bindings: this runs the block once more without.
+        """
+        feeds = {name: alive[name] for name in self._input_names[block] if name in alive}
+        try:
+            self._sessions[block].run_with_ort_values(self._output_names[block], feeds)
+        except InvalidArgument as refusal:
+            categorised: Exception = refusal
+            return categorised
+        except Exception:
+            return error
+        return error
 
     def finish(self, values: Values) -> dict[str, np.ndarray]:
         """The model's outputs by name, in host memory; ``values`` are used up."""

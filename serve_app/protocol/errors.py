@@ -87,5 +87,9 @@ class UnknownModelError(ProtocolError):
     """No model of this name is served here."""
 
 
+class ModelNotReadyError(ProtocolError):
+    """The model is to be served here, but is not up yet, or could not start."""
+
+
 class UnknownVersionError(ProtocolError):
     """The model is served here, but not in this version."""

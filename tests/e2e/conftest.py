@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -25,28 +26,42 @@ def config_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     config = yaml.safe_load((ROOT / "config.yaml").read_text())
     config["applications"] = [entry for entry in config["applications"] if entry["name"] in ("gateway", *MODELS)]
     for entry in config["applications"]:
-        if "args" in entry:
+        if entry["name"] in MODELS:
             entry["args"]["repository"] = str(repository)
     path = tmp_path_factory.mktemp("server") / "config.yaml"
     path.write_text(yaml.safe_dump(config))
     return path
 
 
+@dataclass(frozen=True, kw_only=True)
+class Addresses:
+    """Where the server answers: a URL, and HOST:PORT."""
+
+    url: str
+    grpc: str
+
+
 @pytest.fixture(scope="package")
-def url(config_path: Path) -> Iterator[str]:
-    """Where ``python -m serve_app run`` answers."""
-    port = free_port()
+def server(config_path: Path) -> Iterator[Addresses]:
+    """A running ``python -m serve_app run``."""
+    port, grpc_port = free_port(), free_port()
+    command = [sys.executable, "-m", "serve_app", "run", str(config_path)]
     process = subprocess.Popen(
-        [sys.executable, "-m", "serve_app", "run", str(config_path), "--port", str(port)],
-        stdout=subprocess.PIPE,
-        text=True,
+        [*command, "--port", str(port), "--grpc-port", str(grpc_port)], stdout=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
     try:
         line = process.stdout.readline()
         assert line.startswith(f"ready: http://127.0.0.1:{port} (squeezenet, shufflenet, vgg19"), line
-        yield f"http://127.0.0.1:{port}"
+        assert process.stdout.readline() == f"gRPC: 127.0.0.1:{grpc_port}\n"
+        yield Addresses(url=f"http://127.0.0.1:{port}", grpc=f"127.0.0.1:{grpc_port}")
     finally:
         process.send_signal(signal.SIGINT)
         assert process.wait(90) == 0
         process.stdout.close()
+
+
+@pytest.fixture(scope="package")
+def url(server: Addresses) -> str:
+    """Where HTTP answers."""
+    return server.url

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import yaml
 
+from serve_app.server import free_port
+from tests.e2e.conftest import Addresses
+
 
 def serve_app(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
@@ -34,8 +37,17 @@ def test_a_port_in_use_is_told_with_who_uses_it(url: str, config_path: Path) -> 
     assert "Traceback" not in done.stderr
 
 
+def test_a_grpc_port_in_use_is_told_too(server: Addresses, config_path: Path) -> None:
+    port = server.grpc.rsplit(":", 1)[1]
+    done = serve_app("run", str(config_path), "--port", str(free_port()), "--grpc-port", port)
+    assert done.returncode == 1
+    assert f"port {port} of 127.0.0.1 cannot be used (Address already in use; process " in done.stderr
+    assert "set another grpc_port in the gateway's args" in done.stderr
+
+
 def test_check_says_what_would_be_served(config_path: Path) -> None:
     done = serve_app("check", str(config_path))
     assert done.returncode == 0
     assert "serves 3 models" in done.stdout
+    assert "gRPC: 127.0.0.1:8001" in done.stdout
     assert "squeezenet: device cpu-0, mode slo" in done.stdout

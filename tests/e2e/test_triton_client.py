@@ -45,5 +45,10 @@ def test_tritonclient_gets_the_bits_that_plain_onnxruntime_gives(url: str, model
     assert told["model"]["inputs"] == [{"name": input_name, "datatype": "FP32", "shape": list(array.shape)}]
     assert [output["name"] for output in told["model"]["outputs"]] == [output_name]
     assert {entry["name"]: entry["state"] for entry in told["index"]}[model] == "READY"
+    (tensor_config,) = told["config"]["input"]
+    assert (tensor_config["name"], tensor_config["data_type"]) == (input_name, "TYPE_FP32")
+    (statistics,) = told["statistics"]
+    assert (statistics["name"], statistics["inference_count"] >= 2) == (model, True)
+    assert [each["name"] for each in told["all_statistics"]] == ["shufflenet", "squeezenet", "vgg19"]
     assert told["refusal"]["status"] == "400"
     assert input_name in told["refusal"]["message"]

@@ -42,6 +42,9 @@ def main() -> None:
                 "server": client.get_server_metadata(),
                 "model": metadata,
                 "index": client.get_model_repository_index(),
+                "config": client.get_model_config(model),
+                "statistics": client.get_inference_statistics(model)["model_stats"],
+                "all_statistics": client.get_inference_statistics()["model_stats"],
                 "refusal": refusal,
             }
         )

@@ -8,6 +8,8 @@ import pickle
 
 import grpc
 import pytest
+from ray.exceptions import ActorDiedError
+from ray.serve.exceptions import BackPressureError, RequestCancelledError
 
 from deployments.runtime import errors as runtime
 from deployments.scheduling import errors as scheduling
@@ -30,6 +32,10 @@ def test_every_code_of_the_table_is_one_of_grpcs() -> None:
         (scheduling.ModelQueueFullError("r", "m", 10, 10), 503, "RESOURCE_EXHAUSTED"),
         (runtime.DeadlineExceededError("late"), 504, "DEADLINE_EXCEEDED"),
         (runtime.ReplicaClosedError("closed"), 503, "UNAVAILABLE"),
+        (runtime.DataRefusedError("index 9 is out of range"), 400, "INVALID_ARGUMENT"),
+        (BackPressureError(3, 3), 503, "RESOURCE_EXHAUSTED"),
+        (RequestCancelledError("r"), 499, "CANCELLED"),
+        (ActorDiedError(), 503, "UNAVAILABLE"),
     ],
 )
 def test_an_error_has_its_status_and_tells_its_message(error: BaseException, http: int, code: str) -> None:

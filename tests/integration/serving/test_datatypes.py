@@ -12,6 +12,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
+from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 from ray import serve
 
 from deployments.runtime.blocks import BlockChain
@@ -150,6 +151,16 @@ def test_a_hard_model_answers_with_its_stored_outputs_in_every_form(name: str, s
             check_equal(over_grpc(plan, chain, inputs), plan, expected)
 
 
+def test_values_out_of_range_are_an_invalid_argument_and_leave_nothing_behind(split: Split) -> None:
+    folder = split("45_tied_weights")
+    chain = BlockChain(SplitPlan.load(folder), folder, DeviceSettings(), is_split=True)
+    ((good, (expected,)), *_) = data_sets("45_tied_weights")
+    for _ in range(3):
+        with pytest.raises(InvalidArgument, match="indices element out of data bounds, idx=999999"):
+            run_chain(chain, {"ids": np.array([[1, 999_999]])})
+        np.testing.assert_allclose(run_chain(chain, good)["y"], expected, rtol=1e-5, atol=1e-5)
+
+
 def test_a_model_that_takes_sequences_is_refused_in_one_sentence(split: Split) -> None:
     plan = SplitPlan.load(split("58_sequence_graph_io"))
     with pytest.raises(UnsupportedFeatureError, match="input 'seq' of the model is a sequence; the protocol carries"):
@@ -191,6 +202,21 @@ def test_a_hard_model_is_served(name: str, split: Split, cluster: int) -> None:
             assert answer.status_code == 200, answer.text
             length = int(answer.headers["Inference-Header-Content-Length"])
             check_equal(read_answer(answer.content, length), SplitPlan.load(folder), expected)
+    finally:
+        serve.delete(name)
+
+
+def test_values_that_the_model_cannot_take_are_the_clients_fault(split: Split, cluster: int) -> None:
+    name = "45_tied_weights"
+    config = ModelConfig(model=name, repository=str(split(name).parent), device={"index": 7})
+    serve.run(model(config), name=name, route_prefix=f"/{name}")
+    try:
+        request = binary_request({"ids": np.array([[1, 999_999]])})
+        answer = httpx.post(f"http://127.0.0.1:{cluster}/{name}/infer", **request)
+        assert answer.status_code == 400
+        assert "indices element out of data bounds, idx=999999" in answer.json()["error"]
+        good = httpx.post(f"http://127.0.0.1:{cluster}/{name}/infer", **binary_request({"ids": np.array([[1, 2]])}))
+        assert good.status_code == 200
     finally:
         serve.delete(name)
 

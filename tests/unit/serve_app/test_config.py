@@ -73,9 +73,21 @@ def test_mode_and_port_can_be_replaced_for_all_devices(repository: Path) -> None
     assert config.raw["applications"][1]["args"]["device"]["mode"] == "fifo"
 
 
+def test_grpc_listens_on_the_loopback_interface_unless_it_is_switched_off(repository: Path) -> None:
+    gateway = load_config(write(repository, GOOD)).gateway
+    assert (gateway.grpc_host, gateway.grpc_port) == ("127.0.0.1", 8001)
+    without = load_config(write(repository, changed(("0.args", {"grpc_port": None})))).gateway
+    assert without.grpc_port is None
+    replaced = load_config(write(repository, changed(("0.args", {"grpc_port": 9000}))), grpc_port=9001)
+    assert replaced.gateway.grpc_port == 9001
+    assert replaced.raw["applications"][0]["args"] == {"grpc_port": 9001}
+
+
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
+        ("0.args", {"grpc_prot": 1}, r"\[0\]\.args\.grpc_prot: unknown key .* allowed here are grpc_host, grpc_max"),
+        ("0.args", {"grpc_port": 70000}, r"\[0\]\.args\.grpc_port: .*65535 \(found 70000\)"),
         (
             "1.args.qos",
             {"alhpa": 4},

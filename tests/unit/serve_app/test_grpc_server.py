@@ -182,6 +182,13 @@ async def test_an_unknown_model_is_not_found_and_not_ready(call: Call) -> None:
         assert (caught.value.code().name, "served here: m" in caught.value.details()) == ("NOT_FOUND", True)
 
 
+@pytest.mark.parametrize("method", ["ModelInfer", "ModelMetadata", "RepositoryIndex"])
+async def test_bytes_that_are_no_message_are_the_clients_fault(channel: grpc.aio.Channel, method: str) -> None:
+    with pytest.raises(grpc.aio.AioRpcError, match="the message is no ") as caught:
+        await channel.unary_unary(f"/{SERVICE}/{method}")(b"\xff\xff")
+    assert caught.value.code().name == "INVALID_ARGUMENT"
+
+
 async def test_loading_says_that_it_is_not_there(call: Call) -> None:
     for method in ("RepositoryModelLoad", "RepositoryModelUnload"):
         with pytest.raises(grpc.aio.AioRpcError, match="configuration file") as caught:

@@ -1,0 +1,49 @@
+"""Counters of a model."""
+
+from __future__ import annotations
+
+import contextlib
+
+import msgspec
+import pytest
+
+from serve_app.statistics import ModelStatistics, RequestCounter
+
+
+def told(counter: RequestCounter, device_s: float = 0.0) -> ModelStatistics:
+    return counter.statistics("m", "1", device_s=device_s)
+
+
+def test_a_replica_that_has_answered_nothing_tells_zeros() -> None:
+    statistics = told(RequestCounter())
+    assert (statistics.name, statistics.version, statistics.last_inference) == ("m", "1", 0)
+    assert statistics.inference_count == statistics.execution_count == 0
+    assert all(each == {"count": 0, "ns": 0} for each in msgspec.to_builtins(statistics.inference_stats).values())
+
+
+def test_answers_and_failures_are_counted_apart() -> None:
+    counter = RequestCounter()
+    for error in (None, ValueError, None, KeyboardInterrupt):
+        with contextlib.suppress(ValueError, KeyboardInterrupt), counter.counting():
+            if error is not None:
+                raise error
+    statistics = told(counter)
+    assert statistics.inference_count == statistics.inference_stats.success.count == 2
+    assert statistics.inference_stats.fail.count == 2
+    assert statistics.inference_stats.success.ns > 0
+    assert statistics.last_inference > 1_700_000_000_000
+
+
+def test_an_error_goes_on_to_the_caller() -> None:
+    with pytest.raises(ValueError, match="mine"), RequestCounter().counting():
+        raise ValueError("mine")
+
+
+def test_the_queue_is_what_the_device_did_not_take() -> None:
+    counter = RequestCounter()
+    with counter.counting():
+        pass
+    stats = told(counter, device_s=1e-9).inference_stats
+    assert stats.compute_infer.ns == 1
+    assert stats.queue.ns == stats.success.ns - 1
+    assert told(counter, device_s=100.0).inference_stats.queue.ns == 0
