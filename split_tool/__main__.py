@@ -1,4 +1,4 @@
-"""Command line: ``python -m split_tool split | show | verify | zoo | plot``."""
+"""Command line: ``python -m split_tool split | show | verify | compare | plot | zoo``."""
 
 from __future__ import annotations
 
@@ -50,6 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     split.add_argument("--samples-from", type=Path, metavar="FILE.npz", help="real inputs to measure and compare with")
     split.add_argument("--graph", choices=("auto", "optimised", "user"), default="auto", help="which graph to cut")
+    split.add_argument("--cache", type=Path, metavar="DIR", help="take the plan from here, or keep it here")
     split.add_argument("--force", action="store_true", help="split again, and replace what plan there is")
     split.add_argument("--json", action="store_true", help="print the plan as JSON")
     split.set_defaults(run=_split)
@@ -64,18 +65,27 @@ def _parser() -> argparse.ArgumentParser:
     verify.add_argument("--samples", type=int, default=3, metavar="N", help="random inputs (default 3)")
     verify.add_argument("--seed", type=int, default=1000, metavar="S", help="seed of the first (default 1000)")
     verify.add_argument("--samples-from", type=Path, metavar="FILE.npz", help="this input instead of random ones")
+    verify.add_argument("--json", action="store_true", help="print the proof as JSON")
     verify.set_defaults(run=_verify)
+
+    compare = commands.add_parser("compare", help="print plans side by side")
+    compare.add_argument("folders", type=Path, nargs="+", metavar="DIR")
+    compare.add_argument("--json", action="store_true", help="print them as a JSON list")
+    compare.set_defaults(run=_compare)
 
     zoo = commands.add_parser("zoo", help="split the models that come with the onnx package")
     zoo.add_argument("--out", type=Path, default=Path("models"), metavar="DIR", help="folder (default models)")
     zoo.add_argument("--only", metavar="A,B", help="these models instead of the default five")
     zoo.add_argument("--threads", type=int, default=1, metavar="N", help="intra-op threads (default 1)")
     zoo.add_argument("--force", action="store_true", help="split again even what is up to date")
+    zoo.add_argument("--max-block-ms", type=float, metavar="X", help="longest block (default: the tool chooses)")
+    zoo.add_argument("--json", action="store_true", help="print the plans as a JSON list")
     zoo.set_defaults(run=_zoo)
 
-    plot = commands.add_parser("plot", help="draw a plan: block times and bytes at the cuts")
+    plot = commands.add_parser("plot", help="draw a plan: block times, bytes at the cuts, trade-off curve")
     plot.add_argument("folder", type=Path, metavar="DIR")
     plot.add_argument("--out", type=Path, required=True, metavar="FILE.png", help="picture (png, svg or pdf)")
+    plot.add_argument("--json", action="store_true", help="print what was drawn as JSON")
     plot.set_defaults(run=_plot)
     return parser
 
@@ -99,6 +109,7 @@ def _split(options: argparse.Namespace) -> int:
             graph=options.graph,
             force=options.force,
             samples=load_samples(options.samples_from) if options.samples_from else None,
+            cache=options.cache,
             report=report,
         )
     if plan == before:
@@ -118,9 +129,23 @@ def _verify(options: argparse.Namespace) -> int:
 
     samples = load_samples(options.samples_from) if options.samples_from else None
     proof = verify_folder(options.folder, num_samples=options.samples, seed=options.seed, samples=samples)
+    if options.json:
+        _print_json(proof)
+        return 0
     difference = "" if proof.cause is None else f", at most {proof.max_abs_difference:.3g} apart ({proof.cause})"
     kind = "given input" if samples is not None else f"random inputs, seed {proof.seed}"
     print(f"{options.folder}: {proof.verdict} on {proof.num_samples} {kind}{difference}")
+    return 0
+
+
+def _compare(options: argparse.Namespace) -> int:
+    from split_tool.comparing import figures_of, print_comparison
+
+    plans = [figures_of(str(folder), SplitPlan.load(folder)) for folder in options.folders]
+    if options.json:
+        _print_json(plans)
+    else:
+        print_comparison(plans, Console(width=None if sys.stdout.isatty() else 200))
     return 0
 
 
@@ -130,6 +155,8 @@ def _zoo(options: argparse.Namespace) -> int:
     from split_tool.zoo import DEFAULT_MODELS, ZooResult, make_zoo
 
     def tell(result: ZooResult) -> None:
+        if options.json:
+            return
         plan = result.plan
         longest = max(block.time_ms for block in plan.blocks)
         print(
@@ -141,32 +168,43 @@ def _zoo(options: argparse.Namespace) -> int:
 
     names = options.only.split(",") if options.only else DEFAULT_MODELS
     with ProgressBar("zoo") as bar:
-        make_zoo(
+        results = make_zoo(
             options.out,
             names,
+            max_block_ms=options.max_block_ms,
             num_threads=options.threads,
             force=options.force,
             reporter=lambda name: lambda phase, share: bar(f"{name}: {phase}", share),
             on_done=tell,
         )
+    if options.json:
+        _print_json([result.plan for result in results])
     return 0
 
 
 def _plot(options: argparse.Namespace) -> int:
     from split_tool.plot import plot_plan
 
-    plot_plan(SplitPlan.load(options.folder), options.out)
-    print(options.out)
+    plan = SplitPlan.load(options.folder)
+    plot_plan(plan, options.out)
+    if options.json:
+        _print_json({"file": str(options.out), "trade_off": plan.trade_off})
+    else:
+        print(options.out)
     return 0
 
 
 def _print(plan: SplitPlan, *, as_json: bool) -> None:
     if as_json:
-        print(msgspec.json.format(msgspec.json.encode(plan), indent=2).decode())
+        _print_json(plan)
         return
     from split_tool.report import print_plan
 
     print_plan(plan, Console(width=None if sys.stdout.isatty() else 200))
+
+
+def _print_json(content: object) -> None:
+    print(msgspec.json.format(msgspec.json.encode(content), indent=2).decode())
 
 
 def _num_blocks(text: str) -> int | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,9 +69,13 @@ class Chain:
         Raises:
             ModelRefusedError: If ONNX Runtime cannot load a block.
         """
+        self.clock = device.clock
         self._sessions = [
             open_session(
-                block, device, session_options(device, optimise=not is_optimised), external_folder=external_folder
+                block,
+                device,
+                session_options(device, optimise=not is_optimised, shares_arena=True),
+                external_folder=external_folder,
             )
             for block in blocks
         ]
@@ -100,7 +103,7 @@ class Chain:
         values = {**self._buffers, **feeds}
         times_s: list[float] = []
         for index, session in enumerate(self._sessions):
-            begin_s = time.perf_counter()
+            begin_s = self.clock()
             bound = self._bound[index]
             if bound is None:
                 bound = self._bind(index, values, keep)
@@ -109,7 +112,7 @@ class Chain:
             session.run_with_iobinding(bound.binding)
             if bound.gives_new:
                 values.update(zip(self._outputs[index], bound.binding.get_outputs(), strict=True))
-            times_s.append(time.perf_counter() - begin_s)
+            times_s.append(self.clock() - begin_s)
             for name in self._steady[index]:
                 if name not in keep:
                     self._buffers.setdefault(name, values[name])

@@ -1,4 +1,4 @@
-"""Exact partition of a row of steps into blocks (pure): smallest longest block, then smallest sum of squares.
+"""Exact partition of a row of steps into blocks (pure): no block over a bound, cheapest cuts, then even blocks.
 
 Dynamic programming over cut positions, one layer per block. With ``n`` positions for a cut and ``k`` blocks,
 the smallest longest block costs ``O(k n log n)``. Choosing among the partitions that reach it looks only at places that
@@ -15,6 +15,9 @@ from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
+
+EVENNESS = 0.5
+"""A random moment waits for half the block it falls into: a millisecond of that counts like one of run time."""
 
 Array = npt.NDArray[np.float64]
 
@@ -51,19 +54,26 @@ def longest_by_blocks(costs: Costs, max_blocks: int) -> list[float]:
     return result
 
 
-def partition(costs: Costs, num_blocks: int) -> tuple[int, ...]:
+def partition(costs: Costs, num_blocks: int, *, bound_ms: float = 0.0) -> tuple[int, ...]:
     """The cut positions of the best partition into ``num_blocks`` blocks, ascending.
 
-    Best is the smallest longest block; among those the smallest sum of squared block times. Fewer blocks come back
-    where there are fewer positions.
+    No block is longer than the bound; among such partitions the one of the smallest ``price_ms`` is best. Fewer blocks
+    come back where there are fewer positions.
+
+    Args:
+        costs: Steps and cuts.
+        num_blocks: Wanted number of blocks.
+        bound_ms: Wanted longest block; the smallest longest block that is possible counts where that is longer.
     """
     ends, starts = _edges(costs)
     num_blocks = min(num_blocks, len(costs.positions) + 1)
-    bound = longest_by_blocks(costs, num_blocks)[-1]
+    bound = max(longest_by_blocks(costs, num_blocks)[-1], bound_ms)
     before = _before(costs)
     slack = 1e-9 * (before[-1] + bound)
-    squares = np.full(len(ends), np.inf)
-    squares[0] = 0.0
+    cut = np.asarray([0.0, *costs.cut_ms, 0.0])
+    evenness = EVENNESS / max(before[-1], 1e-12)
+    prices = np.full(len(ends), np.inf)
+    prices[0] = 0.0
     choices: list[npt.NDArray[np.int64]] = []
     for done in range(1, num_blocks + 1):
         following = np.full(len(ends), np.inf)
@@ -74,11 +84,11 @@ def partition(costs: Costs, num_blocks: int) -> tuple[int, ...]:
         for stop in range(first, min(last, len(ends))):
             near = min(int(nearest[stop]), stop - 1)
             block = ends[stop] - starts[near:stop]
-            total = np.where(block <= bound, squares[near:stop] + block * block, np.inf)
+            total = np.where(block <= bound, prices[near:stop] + evenness * block * block, np.inf)
             at = int(np.argmin(total))
             choice[stop] = near + at
-            following[stop] = total[at]
-        squares = following
+            following[stop] = total[at] + cut[stop]
+        prices = following
         choices.append(choice)
     cuts: list[int] = []
     place = len(ends) - 1
@@ -135,7 +145,14 @@ def _insert(value: float, place: float, longest: list[float], start: list[float]
     longest[at:end], start[at:end], balance[at:end] = [value], [place], [value + place]
 
 
-def total_ms(costs: Costs, cuts: Sequence[int]) -> float:
-    """Time of all blocks in a row."""
+def price_ms(costs: Costs, cuts: Sequence[int]) -> float:
+    """What a partition is judged by: its cuts, and ``EVENNESS`` of the block that a random moment falls into."""
     places = [0, *cuts, len(costs.step_ms)]
-    return sum(costs.block_ms(start, stop) for start, stop in pairwise(places))
+    squares = sum(costs.block_ms(start, stop) ** 2 for start, stop in pairwise(places))
+    return cuts_ms(costs, cuts) + EVENNESS * squares / max(sum(costs.step_ms), 1e-12)
+
+
+def cuts_ms(costs: Costs, cuts: Sequence[int]) -> float:
+    """What these cuts add to the time of all steps."""
+    edges = dict(zip(costs.positions, costs.cut_ms, strict=True))
+    return sum(edges[position] for position in cuts)

@@ -88,6 +88,20 @@ class SlicedOperator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     num_slices: int
 
 
+class TradeOff(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a number of blocks gives: measured for the number that was made, estimated from that for the others.
+
+    Attributes:
+        blocks: Number of blocks.
+        longest_ms: The longest of them.
+        overhead: What the chain takes longer than the whole model, as a share of it.
+    """
+
+    blocks: int
+    longest_ms: float
+    overhead: float
+
+
 class MeasuredOn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Machine and runtime whose times stand in a plan.
 
@@ -184,6 +198,7 @@ class SplitPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         request: What was asked for.
         external_files: Weights kept outside the ONNX files; empty for most models.
         sliced: Operators that run in several parts.
+        trade_off: What other numbers of blocks would give, ascending.
     """
 
     schema_version: int
@@ -202,6 +217,7 @@ class SplitPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     request: SplitRequest = SplitRequest()
     external_files: tuple[ExternalFile, ...] = ()
     sliced: tuple[SlicedOperator, ...] = ()
+    trade_off: tuple[TradeOff, ...] = ()
 
     def save(self, folder: Path) -> None:
         """Write ``plan.json`` into ``folder``; the block files are there already."""

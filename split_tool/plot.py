@@ -1,4 +1,4 @@
-"""Draws a plan: the blocks as slices of time beside the whole model, how even they are, and what crosses each cut."""
+"""Draws a plan: the blocks in time beside the whole model, how even they are, what crosses, and what else one gets."""
 
 from __future__ import annotations
 
@@ -26,18 +26,21 @@ def plot_plan(plan: SplitPlan, file: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, (line, bars, crossing) = pyplot.subplots(
-        3, 1, figsize=(max(8.0, 0.6 * len(plan.blocks) + 3), 7.5), height_ratios=(1.1, 2, 1.2)
-    )
+    has_curve = len(plan.trade_off) > 1
+    width = min(max(8.0, 0.6 * len(plan.blocks) + 3), 22.0)
+    ratios = (1.1, 2.0, 1.2, 2.0) if has_curve else (1.1, 2.0, 1.2)
+    figure, panels = pyplot.subplots(len(ratios), 1, figsize=(width, 10.0 if has_curve else 7.5), height_ratios=ratios)
     try:
         longest_ms = max(block.time_ms for block in plan.blocks)
         figure.suptitle(
             f"{plan.model}: {len(plan.blocks)} blocks, longest {longest_ms:.1f} ms, "
             f"chain {overhead_pct(plan):+.1f} % over the whole model"
         )
-        _draw_time_line(line, plan)
-        _draw_blocks(bars, plan)
-        _draw_crossings(crossing, plan)
+        _draw_time_line(panels[0], plan)
+        _draw_blocks(panels[1], plan)
+        _draw_crossings(panels[2], plan)
+        if has_curve:
+            _draw_trade_off(panels[3], plan)
         figure.tight_layout()
         figure.savefig(file, dpi=130)
     except ValueError as error:
@@ -61,7 +64,7 @@ def _draw_blocks(axes: Axes, plan: SplitPlan) -> None:
     times = [block.time_ms for block in plan.blocks]
     even_ms = plan.isolated_ms / len(times)
     drawn = axes.bar(range(len(times)), times, color=BLOCK_COLOURS[0], width=0.8)
-    axes.bar_label(drawn, fmt="%.1f", fontsize=8, padding=2)
+    axes.bar_label(drawn, fmt="%.1f" if max(times) < 100 else "%.0f", fontsize=8 if len(times) <= 24 else 6, padding=2)
     axes.axhline(even_ms, color="#e45756", linewidth=1, linestyle="--", label=f"whole / blocks = {even_ms:.1f} ms")
     axes.set_ylim(0, max([*times, even_ms]) * 1.25)
     axes.set_xlim(-0.6, len(times) - 0.4)
@@ -74,9 +77,45 @@ def _draw_blocks(axes: Axes, plan: SplitPlan) -> None:
 def _draw_crossings(axes: Axes, plan: SplitPlan) -> None:
     sizes = [(cut.crossing_bytes or 0) / 1e6 for cut in plan.cuts]
     drawn = axes.bar([index + 0.5 for index in range(len(sizes))], sizes, color=CROSSING_COLOUR, width=0.4)
-    axes.bar_label(drawn, labels=[f"{size:.2g}" for size in sizes], fontsize=8, padding=2)
+    axes.bar_label(drawn, labels=[f"{size:.2g}" for size in sizes], fontsize=8 if len(sizes) <= 24 else 6, padding=2)
     axes.set_xlim(-0.6, len(plan.blocks) - 0.4)
     axes.set_ylim(0, max([*sizes, 1e-6]) * 1.25)
     axes.set_xticks(range(len(plan.blocks)))
     axes.set_ylabel("crossing, MB")
     axes.set_xlabel("between blocks")
+
+
+def _draw_trade_off(axes: Axes, plan: SplitPlan) -> None:
+    """Overhead over longest block, a point per number of blocks; the plan's own is marked."""
+    points = [point for point in plan.trade_off if point.longest_ms > 0]
+    axes.plot(
+        [point.longest_ms for point in points],
+        [100 * point.overhead for point in points],
+        color=WHOLE_COLOUR,
+        marker="o",
+        markersize=4,
+        linewidth=1,
+        label="estimated from the same measurements",
+    )
+    last_ms = float("inf")
+    for point in points:
+        if point.longest_ms < 0.93 * last_ms:
+            at = (point.longest_ms, 100 * point.overhead)
+            axes.annotate(str(point.blocks), at, xytext=(3, 4), textcoords="offset points", fontsize=8)
+            last_ms = point.longest_ms
+    chosen = next((point for point in points if point.blocks == len(plan.blocks)), None)
+    if chosen is not None:
+        axes.plot(
+            [chosen.longest_ms],
+            [100 * chosen.overhead],
+            color="#e45756",
+            marker="D",
+            linestyle="",
+            label=f"this plan: {chosen.blocks} blocks (measured)",
+        )
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_formatter("{x:g}")
+    axes.set_xlabel("longest block, ms (numbers: blocks)")
+    axes.set_ylabel("overhead, %")
+    axes.legend(loc="upper right", fontsize=8)

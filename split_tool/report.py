@@ -13,9 +13,13 @@ def overhead_pct(plan: SplitPlan) -> float:
     return 100 * (plan.chain_ms / plan.isolated_ms - 1) if plan.isolated_ms > 0 else 0.0
 
 
+def longest_ms(plan: SplitPlan) -> float:
+    """The longest block, in ms."""
+    return max(block.time_ms for block in plan.blocks)
+
+
 def print_plan(plan: SplitPlan, console: Console) -> None:
     """Write the plan: what goes in and out, a row per block, the proof, where it was measured, the notes."""
-    longest = max(block.time_ms for block in plan.blocks)
     blocks = "1 block (not split)" if len(plan.blocks) == 1 else f"{len(plan.blocks)} blocks"
     _line(console, f"{plan.model}: {blocks} of the {plan.graph} graph")
     _line(console, f"  inputs   {', '.join(map(_spec_text, plan.inputs)) or 'none'}")
@@ -23,7 +27,7 @@ def print_plan(plan: SplitPlan, console: Console) -> None:
     _line(
         console,
         f"  time     whole {plan.isolated_ms:.2f} ms, chain {plan.chain_ms:.2f} ms ({overhead_pct(plan):+.1f} %), "
-        f"longest block {longest:.2f} ms",
+        f"longest block {longest_ms(plan):.2f} ms",
     )
     table = Table(box=None, pad_edge=False, header_style="", padding=(0, 2))
     for heading in ("  block", "ms", "share", "nodes", "file", "crosses after it", "bytes"):
@@ -38,9 +42,9 @@ def print_plan(plan: SplitPlan, console: Console) -> None:
             f"{block.time_ms:.2f}",
             f"{block.time_ms / max(plan.chain_ms, 1e-9):.0%}",
             str(block.num_nodes),
-            _bytes_text(block.file_bytes),
+            bytes_text(block.file_bytes),
             tensors or ("" if cut is None else "nothing"),
-            "" if cut is None else _bytes_text(cut.crossing_bytes),
+            "" if cut is None else bytes_text(cut.crossing_bytes),
         )
     console.print(table)
     proof = plan.proof
@@ -67,7 +71,7 @@ def _spec_text(spec: TensorSpec) -> str:
     return f"{name} {kind}{spec.dtype}{shape}"
 
 
-def _bytes_text(size: int | None) -> str:
+def bytes_text(size: int | None) -> str:
     if size is None:
         return "?"
     for unit in ("B", "KB", "MB"):

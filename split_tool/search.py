@@ -11,16 +11,19 @@ from pathlib import Path
 
 import onnxruntime as ort
 
-from split_tool.choose import choose_num_blocks
+from split_tool.choose import AIM, choose_num_blocks
 from split_tool.cutting import Cutting
 from split_tool.measure import Measurement, measure
-from split_tool.partition import longest_by_blocks, partition
-from split_tool.plan import SplitRequest
+from split_tool.partition import Costs, cuts_ms, longest_by_blocks, partition
+from split_tool.plan import SplitRequest, TradeOff
 from split_tool.progress import Report
 
 MAX_ROUNDS = 3
 AGREEMENT = 0.03
 """Re-cutting ends when the longest block measures within this share of what was predicted."""
+
+SLACK = 0.05
+"""The longest block may be so much longer than need be if that makes the cuts cheaper."""
 
 MAX_AUTO_OVERHEAD = 0.05
 MAX_BLOCKS = 64
@@ -96,7 +99,7 @@ def search(
     """
     is_fixed = num_blocks is not None or request.blocks is not None or request.max_block_ms is not None
     if num_blocks is None:
-        num_blocks = choose_num_blocks(request, longest_by_blocks(cutting.costs, MAX_BLOCKS))
+        num_blocks = _wanted_blocks(cutting.costs, request)
     while True:
         trial = _refine(cutting, num_blocks, request, bench, work)
         num_blocks = len(trial.cuts) + 1
@@ -106,30 +109,46 @@ def search(
         num_blocks = min(num_blocks - 1, math.ceil(num_blocks * 0.7))
 
 
+def _wanted_blocks(costs: Costs, request: SplitRequest) -> int:
+    longest_ms = longest_by_blocks(costs, MAX_BLOCKS)
+    return choose_num_blocks(request, longest_ms, lambda count: cuts_ms(costs, _cheap_cuts(costs, count, request)))
+
+
+def _cheap_cuts(costs: Costs, num_blocks: int, request: SplitRequest) -> tuple[int, ...]:
+    """The cheapest cuts whose longest block is within the wanted one, or near the smallest that is possible."""
+    near_ms = (1 + SLACK) * longest_by_blocks(costs, num_blocks)[-1]
+    return partition(costs, num_blocks, bound_ms=max(near_ms, AIM * (request.max_block_ms or 0.0)))
+
+
 def _refine(cutting: Cutting, num_blocks: int, request: SplitRequest, bench: Bench, work: Path) -> Trial:
     """Cut, measure and correct until predicted and measured times agree, or the cuts repeat."""
     best: Trial | None = None
     tried: set[tuple[int, ...]] = set()
     for attempt in range(MAX_ROUNDS):
-        cuts = partition(cutting.costs, num_blocks)
+        cuts = _cheap_cuts(cutting.costs, num_blocks, request)
         if cuts in tried:
             break
         tried.add(cuts)
         trial = _try(cutting, cuts, bench, work / f"trial-{num_blocks}-{attempt}", attempt)
-        if best is None or trial.quiet_longest_ms < best.quiet_longest_ms:
+        if best is None or _rank(trial, request) < _rank(best, request):
             best, loser = trial, best
         else:
             loser = trial
         if loser is not None:
             shutil.rmtree(loser.files[0].parent)
         predicted_ms = [cutting.costs.block_ms(*ends) for ends in _ends(cutting, cuts)]
-        if abs(trial.quiet_longest_ms / max(predicted_ms) - 1) <= AGREEMENT and attempt > 0:
-            break
         cutting = corrected(cutting, cuts, trial.measured.quiet_block_ms)
-        if request.max_block_ms is not None and best.longest_ms > request.max_block_ms:
-            num_blocks = max(num_blocks, choose_num_blocks(request, longest_by_blocks(cutting.costs, MAX_BLOCKS)))
+        wanted = num_blocks if request.max_block_ms is None else _wanted_blocks(cutting.costs, request)
+        if abs(trial.quiet_longest_ms / max(predicted_ms) - 1) <= AGREEMENT and attempt > 0 and wanted == num_blocks:
+            break
+        num_blocks = wanted
     assert best is not None
     return Trial(cutting=cutting, cuts=best.cuts, files=best.files, measured=best.measured)
+
+
+def _rank(trial: Trial, request: SplitRequest) -> tuple[float, int]:
+    """Less is better: the longest block as far as it is over what was asked for, then the number of blocks."""
+    return max(trial.quiet_longest_ms, request.max_block_ms or 0.0), len(trial.cuts)
 
 
 def _try(cutting: Cutting, cuts: tuple[int, ...], bench: Bench, folder: Path, attempt: int) -> Trial:
@@ -147,6 +166,26 @@ def _try(cutting: Cutting, cuts: tuple[int, ...], bench: Bench, folder: Path, at
         on_round=lambda share: bench.report(phase, share),
     )
     return Trial(cutting=cutting, cuts=cuts, files=tuple(files), measured=measured)
+
+
+def trade_off(trial: Trial) -> tuple[TradeOff, ...]:
+    """What other numbers of blocks would give, from the same measurements.
+
+    Step costs are as corrected by the measured blocks; costs of cuts are scaled so that they add up to the overhead
+    that was measured. One to about twice as many blocks as were made.
+    """
+    costs, chosen = trial.cutting.costs, len(trial.cuts) + 1
+    measured_ms = max(trial.measured.overhead, 0.0) * trial.measured.isolated_ms
+    estimated_ms = cuts_ms(costs, trial.cuts)
+    scale = measured_ms / estimated_ms if estimated_ms > 0 else 1.0
+    points: list[TradeOff] = []
+    for count, longest_ms in enumerate(longest_by_blocks(costs, min(2 * chosen + 2, MAX_BLOCKS)), start=1):
+        if count == chosen:
+            points.append(TradeOff(blocks=count, longest_ms=trial.longest_ms, overhead=trial.measured.overhead))
+            continue
+        added_ms = scale * cuts_ms(costs, partition(costs, count, bound_ms=(1 + SLACK) * longest_ms))
+        points.append(TradeOff(blocks=count, longest_ms=longest_ms, overhead=added_ms / trial.measured.isolated_ms))
+    return tuple(points)
 
 
 def corrected(cutting: Cutting, cuts: Sequence[int], block_ms: Sequence[float]) -> Cutting:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -17,10 +16,10 @@ from split_tool.cutting import Cutting, prepare
 from split_tool.plan import SlicedOperator, TensorSpec
 from split_tool.sessions import Device, Target, open_session, session_options
 from split_tool.slice_ways import NCHWC_DOMAIN, SliceWay, slice_ways
-from split_tool.slicing import Slicing, slice_node, sliced_target
+from split_tool.slicing import SlicedNode, Slicing, slice_node, sliced_target
 from split_tool.values import to_ort, value_info
 
-ROOM = 0.92
+ROOM = 0.9
 """A part is meant to take this share of the wanted block, so that the cuts around it fit in too."""
 
 MORE_SLICES = 3
@@ -31,6 +30,9 @@ MAX_SLOWER = 0.4
 
 MIN_SHORTER = 0.2
 """Nor if a part is not shorter than the operator by this share."""
+
+NEARLY = 0.8
+"""Operators are looked at from this share of the wanted block on; their own measurement then decides."""
 
 ROUNDS = 5
 FLOATS = ("float32", "float64", "float16")
@@ -61,14 +63,11 @@ def with_slices(
     target, graph = cutting.target, cutting.graph
     shapes = _input_shapes(cutting)
     weights = {tensor.name: tuple(tensor.dims) for tensor in target.model.graph.initializer}
-    long = [
-        (node_index, step_ms)
-        for node_index, step_ms in zip(graph.steps, cutting.costs.step_ms, strict=True)
-        if step_ms > max_block_ms
-    ]
+    steps = zip(graph.steps, cutting.costs.step_ms, strict=True)
+    long = [index for index, step_ms in steps if step_ms > NEARLY * max_block_ms]
     known: dict[object, Slicing | None] = {}
     slicings: dict[int, Slicing] = {}
-    for count, (index, step_ms) in enumerate(long):
+    for count, index in enumerate(long):
         report("measuring slices inside long operators", count / len(long))
         node = target.model.graph.node[index]
         first = node.input[0] if node.input else ""
@@ -77,7 +76,7 @@ def with_slices(
             continue
         key = _kind(node, weights, shapes.get(first))
         if key not in known:
-            known[key] = _best_slicing(cutting, node, ways, step_ms, max_block_ms, shapes.get(first))
+            known[key] = _best_slicing(cutting, node, ways, max_block_ms, shapes.get(first))
         slicing = known[key]
         if slicing is not None:
             slicings[index] = slicing
@@ -136,17 +135,19 @@ def _best_slicing(
     cutting: Cutting,
     node: NodeProto,
     ways: tuple[SliceWay, ...],
-    step_ms: float,
     max_block_ms: float,
     shape: tuple[int | str | None, ...] | None,
 ) -> Slicing | None:
     """The cheapest slicing with parts short enough, else the one with the shortest parts; None if none pays."""
     found: list[tuple[bool, float, Slicing]] = []
+    (alone_ms,) = _measured(cutting, node, shape, [None])
+    wanted = max(2, math.ceil(alone_ms / (ROOM * max_block_ms)))
+    if alone_ms <= max_block_ms:
+        return None
     for way in ways:
-        wanted = max(2, math.ceil(step_ms / (ROOM * max_block_ms)))
         for num_slices in range(min(wanted, way.max_slices), min(wanted + MORE_SLICES, way.max_slices + 1)):
             slicing = Slicing(way=way, num_slices=num_slices, input_shape=shape)
-            whole_ms, sliced_ms = _measured(cutting, node, slicing)
+            whole_ms, sliced_ms = _measured(cutting, node, shape, [None, slicing])
             longest_ms = sliced_ms * max(way.sizes(num_slices)) / way.length
             if sliced_ms <= whole_ms * (1 + MAX_SLOWER) and longest_ms <= whole_ms * (1 - MIN_SHORTER):
                 is_long = longest_ms > max_block_ms
@@ -156,32 +157,36 @@ def _best_slicing(
     return min(found, key=lambda item: item[:2])[2] if found else None
 
 
-def _measured(cutting: Cutting, node: NodeProto, slicing: Slicing) -> tuple[float, float]:
-    """Time in ms of the operator alone, whole and sliced, in turns; the quietest of some runs."""
+def _measured(
+    cutting: Cutting,
+    node: NodeProto,
+    shape: tuple[int | str | None, ...] | None,
+    slicings: Sequence[Slicing | None],
+) -> list[float]:
+    """Time in ms of the operator alone, whole (None) or sliced, in turns; the quietest of some runs."""
     target = cutting.target
     tensors = {tensor.name: tensor for tensor in target.model.graph.initializer}
-    spec = _measuring_spec(cutting, node.input[0], slicing.input_shape)
-    parts = slice_node(node, slicing, tensors, target, channel_block(cutting.device))
+    spec = _measuring_spec(cutting, node.input[0], shape)
     own = [tensors[name] for name in node.input[1:] if name]
-    read = {name for part in parts.nodes for name in part.input}
-    whole = _model(target, spec, [node], own, node.output[0])
-    kept = [tensor for tensor in own if tensor.name in read]
-    sliced = _model(target, spec, parts.nodes, [*kept, *parts.tensors], node.output[0])
+    chains: list[Chain] = []
+    for slicing in slicings:
+        parts = SlicedNode(nodes=[node])
+        if slicing is not None:
+            parts = slice_node(node, slicing, tensors, target, channel_block(cutting.device))
+        read = {name for part in parts.nodes for name in part.input}
+        kept = [tensor for tensor in own if tensor.name in read]
+        model = _model(target, spec, parts.nodes, [*kept, *parts.tensors], node.output[0])
+        chains.append(Chain([model], cutting.device, is_optimised=target.is_optimised, external_folder=target.folder))
     axes = [axis for axis in spec.shape or () if isinstance(axis, int)]
     values = np.random.default_rng(0).standard_normal(axes).astype(spec.dtype)
     feeds = {spec.name: to_ort(values, spec)}
-    chains = [
-        Chain([model], cutting.device, is_optimised=target.is_optimised, external_folder=target.folder)
-        for model in (whole, sliced)
-    ]
-    best_s = [math.inf, math.inf]
+    best_s = [math.inf] * len(chains)
     for round_index in range(ROUNDS + 1):
         for which, chain in enumerate(chains):
-            begin_s = time.perf_counter()
-            chain.run_timed(feeds, [])
+            run_s = sum(chain.run_timed(feeds, []))
             if round_index:
-                best_s[which] = min(best_s[which], time.perf_counter() - begin_s)
-    return 1000 * best_s[0], 1000 * best_s[1]
+                best_s[which] = min(best_s[which], run_s)
+    return [1000 * time_s for time_s in best_s]
 
 
 def _measuring_spec(cutting: Cutting, name: str, shape: tuple[int | str | None, ...] | None) -> TensorSpec:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import onnxruntime as ort
 
+from split_tool.cache import cache_key, put, take
 from split_tool.chain import feeds_to_ort
 from split_tool.cutting import Cutting, prepare
 from split_tool.errors import ModelRefusedError, NotEquivalentError, OptionError
@@ -32,7 +33,7 @@ from split_tool.plan import (
 from split_tool.progress import Report, silent
 from split_tool.proving import prove
 from split_tool.samples import Sampler, find_sampler
-from split_tool.search import Bench, Trial, search
+from split_tool.search import Bench, Trial, search, trade_off
 from split_tool.sessions import Device, one_line, open_session, optimised_target, session_options, user_target
 from split_tool.slice_choice import with_slices
 from split_tool.source import BLOCK_FOLDER, Source, read_source
@@ -60,6 +61,7 @@ def split(
     seed: int = 0,
     samples: Mapping[str, Any] | None = None,
     budget_s: float = 2.0,
+    cache: Path | None = None,
     report: Report = silent,
 ) -> SplitPlan:
     """Split an ONNX model into consecutive blocks of even run time and write them with their plan.
@@ -78,10 +80,13 @@ def split(
         seed: Seed of the first of them.
         samples: Real inputs, by name, to measure and compare with in addition.
         budget_s: Seconds per measurement.
+        cache: Folder with plans by content, model, request, machine and runtime: the plan is taken from there if it is
+            there, and kept there if not. Not used with real ``samples``.
         report: Told about progress.
 
     Returns:
-        The plan, as it stands in ``out``. If ``out`` holds a plan of the same model, machine and request already, that.
+        The plan, as it stands in ``out``. If ``out`` holds a plan of the same model, machine and request already, that;
+        one that differs in machine or runtime only is made anew and replaced.
 
     Raises:
         ModelRefusedError: If the model cannot be loaded, or not be split; nothing is written.
@@ -96,14 +101,20 @@ def split(
     _check_options(request, model_name, num_threads, num_samples)
     source = read_source(path)
     device = Device(num_threads=num_threads)
+    machine = describe_machine(device)
     if not force and (plan := up_to_date(source, out, request, device, model_name)) is not None:
         return plan
-    check_free(out, force=force)
+    check_free(out, force=force or _is_of(existing_plan(out), source, request, model_name))
+    key = None if cache is None or samples is not None else cache_key(source, request, model_name, machine)
+    if cache and key and not force and (plan := take(cache, key, out)) is not None:
+        return plan
     with written_aside(out) as (made, work):
         job = _start(source, device, request, samples, work, budget_s, report)
         trial, proof = _best(job, num_samples, seed)
         plan = _plan(job, trial, proof, model_name)
         _write(job, trial, plan, made)
+    if cache and key:
+        put(cache, key, out)
     return plan
 
 
@@ -115,13 +126,18 @@ def default_name(path: Path) -> str:
 def up_to_date(source: Source, out: Path, request: SplitRequest, device: Device, name: str) -> SplitPlan | None:
     """The plan in ``out`` if it is of this model, request, runtime and machine; None otherwise."""
     plan = existing_plan(out)
-    if plan is None or plan.source_sha256 != source.sha256 or plan.request != request or plan.model != name:
+    if plan is None or not _is_of(plan, source, request, name):
         return None
     folder = source.path.resolve().parent
     hashes = {file.path: file.sha256 for file in plan.external_files}
     if any(hashes.get(file) != sha256_of_file(folder / file) for file in source.external_files):
         return None
     return plan if is_same_machine(plan.measured_on, describe_machine(device)) else None
+
+
+def _is_of(plan: SplitPlan | None, source: Source, request: SplitRequest, name: str) -> bool:
+    """True for a plan of this model file, request and name, on whatever machine."""
+    return plan is not None and plan.source_sha256 == source.sha256 and plan.request == request and plan.model == name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,6 +311,7 @@ def _plan(job: _Job, trial: Trial, proof: Proof, name: str) -> SplitPlan:
         request=job.request,
         external_files=tuple(external),
         sliced=cutting.sliced,
+        trade_off=trade_off(trial),
     )
 
 

@@ -55,6 +55,7 @@ def make_zoo(
     *,
     num_threads: int,
     force: bool,
+    max_block_ms: float | None = None,
     reporter: Callable[[str], Report],
     on_done: Callable[[ZooResult], None],
 ) -> list[ZooResult]:
@@ -65,6 +66,7 @@ def make_zoo(
         names: Models.
         num_threads: Intra-op threads to measure with.
         force: Split again even what is up to date.
+        max_block_ms: Wanted longest block of every model; without it the tool chooses.
         reporter: Gives the progress report for a model.
         on_done: Called after each.
 
@@ -72,15 +74,23 @@ def make_zoo(
         OptionError: If a name is unknown; nothing is done then.
     """
     paths = {name: model_path(name) for name in names}
+    request = SplitRequest(max_block_ms=max_block_ms)
     results: list[ZooResult] = []
     for name, path in paths.items():
         folder = out / name
         device = Device(num_threads=num_threads)
-        plan = None if force else up_to_date(read_source(path), folder, SplitRequest(), device, name)
+        plan = None if force else up_to_date(read_source(path), folder, request, device, name)
         is_new = plan is None
         if plan is None:
             plan = split(
-                path, folder, name=name, num_threads=num_threads, force=True, budget_s=2.0, report=reporter(name)
+                path,
+                folder,
+                name=name,
+                max_block_ms=max_block_ms,
+                num_threads=num_threads,
+                force=True,
+                budget_s=2.0,
+                report=reporter(name),
             )
         results.append(ZooResult(plan=plan, folder=folder, is_new=is_new))
         on_done(results[-1])

@@ -1,6 +1,6 @@
 """The node test cases that the ``onnx`` package builds in memory: every one of several nodes, cut at every position.
 
-A fifth of them by default; all with ``SPLIT_CONFORMANCE=all`` in the environment.
+One of ten by default; all with ``SPLIT_CONFORMANCE=all`` in the environment.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,13 @@ from split_tool.source import Source, read_source
 from split_tool.verify import Comparison, coarsest_float, is_quantised
 from tests.integration.split_tool.cut_everywhere import DEVICE, outputs_at_every_cut, target_of
 
-SAMPLE = 5
+SAMPLE = 10
 """By default one case of so many."""
 
 MAX_CUTS = 40
 
 
+@cache
 def cases() -> list[Any]:
     """All test cases whose model has several nodes, in order of their names."""
     with warnings.catch_warnings():

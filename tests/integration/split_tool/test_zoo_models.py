@@ -30,6 +30,14 @@ def test_squeezenet_in_four_blocks_equals_plain_onnxruntime(tmp_path: Path, grap
     np.testing.assert_array_equal(got, expected)
 
 
+def test_operators_sliced_inside_give_what_the_whole_model_gives(tmp_path: Path) -> None:
+    plan = split_tool.split(
+        model_path("squeezenet"), tmp_path / "plan", max_block_ms=0.9, graph="optimised", budget_s=0.1
+    )
+    assert plan.sliced
+    assert plan.proof.verdict == "bit-identical"
+
+
 def test_the_zoo_makes_a_plan_once_and_then_says_up_to_date(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["zoo", "--out", str(tmp_path), "--only", "squeezenet"]) == 0
     assert "up to date" not in capsys.readouterr().out

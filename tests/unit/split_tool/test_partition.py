@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations, pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from split_tool.choose import choose_num_blocks
-from split_tool.partition import Costs, longest_by_blocks, partition
+from split_tool.choose import choose_num_blocks, knee
+from split_tool.partition import Costs, longest_by_blocks, partition, price_ms
 from split_tool.plan import SplitRequest
 
 
@@ -21,26 +22,31 @@ def small_costs(draw: st.DrawFn) -> Costs:
     return Costs(step_ms=tuple(steps), positions=positions, cut_ms=cut_ms)
 
 
-def quality(costs: Costs, cuts: tuple[int, ...]) -> tuple[float, float]:
-    blocks = [costs.block_ms(start, stop) for start, stop in pairwise([0, *cuts, len(costs.step_ms)])]
-    return max(blocks), sum(block * block for block in blocks)
+def longest(costs: Costs, cuts: tuple[int, ...]) -> float:
+    return max(costs.block_ms(start, stop) for start, stop in pairwise([0, *cuts, len(costs.step_ms)]))
 
 
 @settings(deadline=None, max_examples=60)
-@given(small_costs(), st.integers(1, 5))
-def test_the_partition_is_as_good_as_exhaustive_search(costs: Costs, num_blocks: int) -> None:
+@given(small_costs(), st.integers(1, 5), st.floats(0.0, 60.0), st.floats(0.1, 3.0))
+def test_the_partition_is_as_good_as_exhaustive_search(
+    costs: Costs, num_blocks: int, bound_ms: float, factor: float
+) -> None:
+    costs = replace(costs, step_ms=tuple(time_ms * factor for time_ms in costs.step_ms))
     num_blocks = min(num_blocks, len(costs.positions) + 1)
-    best = min(quality(costs, cuts) for cuts in combinations(costs.positions, num_blocks - 1))
-    cuts = partition(costs, num_blocks)
+    ways = list(combinations(costs.positions, num_blocks - 1))
+    bound_ms = max(bound_ms, min(longest(costs, cuts) for cuts in ways))
+    best = min(price_ms(costs, cuts) for cuts in ways if longest(costs, cuts) <= bound_ms * (1 + 1e-12))
+    cuts = partition(costs, num_blocks, bound_ms=bound_ms)
     assert len(cuts) == num_blocks - 1
-    assert quality(costs, cuts) == pytest.approx(best)
+    assert longest(costs, cuts) <= bound_ms * (1 + 1e-12)
+    assert price_ms(costs, cuts) == pytest.approx(best)
 
 
 @settings(deadline=None, max_examples=40)
 @given(small_costs())
 def test_the_trade_off_curve_names_the_longest_block_of_each_partition(costs: Costs) -> None:
     for count, longest_ms in enumerate(longest_by_blocks(costs, 6), start=1):
-        assert quality(costs, partition(costs, count))[0] == pytest.approx(longest_ms)
+        assert longest(costs, partition(costs, count)) == pytest.approx(longest_ms)
 
 
 def test_more_blocks_than_places_give_as_many_as_there_are() -> None:
@@ -58,28 +64,51 @@ def test_an_expensive_cut_is_avoided() -> None:
     assert partition(costs, 2) == (2,)
 
 
+def test_where_the_bound_allows_it_a_cheaper_cut_beats_an_even_one() -> None:
+    costs = Costs(step_ms=(4.0, 1.0, 5.0), positions=(1, 2), cut_ms=(0.1, 1.0))
+    assert partition(costs, 2) == (2,)
+    assert partition(costs, 2, bound_ms=7.0) == (1,)
+
+
 def test_five_thousand_steps_are_partitioned_in_reasonable_time() -> None:
-    steps = tuple(float(1 + index % 7) for index in range(2000))
-    costs = Costs(step_ms=steps, positions=tuple(range(1, 2000)), cut_ms=(0.0,) * 1999)
-    assert len(partition(costs, 4)) == 3
+    steps = tuple(float(1 + index % 7) for index in range(5000))
+    costs = Costs(step_ms=steps, positions=tuple(range(1, 5000)), cut_ms=(0.0,) * 4999)
+    assert len(partition(costs, 8)) == 7
+
+
+def no_cost(count: int) -> float:
+    return 0.0
 
 
 def test_the_smallest_number_of_blocks_that_meets_the_wanted_bound_is_chosen() -> None:
-    assert choose_num_blocks(SplitRequest(max_block_ms=30.0), [100.0, 55.0, 40.0, 28.0, 25.0]) == 4
+    assert choose_num_blocks(SplitRequest(max_block_ms=30.0), [100.0, 55.0, 40.0, 28.0, 25.0], no_cost) == 4
 
 
 def test_a_bound_below_the_largest_operator_gives_the_best_there_is() -> None:
-    assert choose_num_blocks(SplitRequest(max_block_ms=1.0), [100.0, 55.0, 48.0, 48.0, 48.0]) == 3
+    assert choose_num_blocks(SplitRequest(max_block_ms=1.0), [100.0, 55.0, 48.0, 48.0, 48.0], no_cost) == 3
 
 
-def test_left_alone_a_long_model_gets_blocks_of_about_ten_milliseconds() -> None:
+def test_left_alone_a_model_is_cut_while_the_longest_block_shrinks_by_ten_times_what_a_cut_costs() -> None:
     curve = [120.0 / count for count in range(1, 30)]
-    assert choose_num_blocks(SplitRequest(), curve) == 11
-
-
-def test_left_alone_a_short_model_gets_three_blocks() -> None:
-    assert choose_num_blocks(SplitRequest(), [9.0, 4.6, 3.1, 2.3]) == 3
+    assert choose_num_blocks(SplitRequest(), curve, lambda count: 0.1 * (count - 1)) == 11
+    short = [9.0 / count for count in range(1, 30)]
+    assert choose_num_blocks(SplitRequest(), short, lambda count: 0.1 * (count - 1)) == 3
+    assert choose_num_blocks(SplitRequest(), short, lambda count: 1.0 * (count - 1)) == 1
 
 
 def test_left_alone_a_model_with_one_long_operator_gets_a_few_more_blocks_than_its_longest_needs() -> None:
-    assert choose_num_blocks(SplitRequest(), [72.0, 37.0, 25.0, 24.0, 24.0, 24.0]) == 5
+    curve = [72.0, 37.0, 25.0, 24.0, 24.0, 24.0]
+    assert choose_num_blocks(SplitRequest(), curve, lambda count: 0.2 * (count - 1)) == 5
+
+
+@given(
+    st.lists(st.floats(0.1, 100.0), min_size=1, max_size=12).map(lambda values: sorted(values, reverse=True)),
+    st.lists(st.floats(0.0, 5.0), min_size=12, max_size=12),
+)
+def test_the_knee_is_the_best_of_all_numbers_of_blocks_for_cuts_of_one_price(
+    longest_ms: list[float], prices_ms: list[float]
+) -> None:
+    price_ms = prices_ms[0]
+    scores = [value + 10.0 * price_ms * count for count, value in enumerate(longest_ms)]
+    found = knee(longest_ms, lambda count: price_ms * (count - 1))
+    assert scores[found - 1] == pytest.approx(min(scores))

@@ -6,6 +6,7 @@ import json
 import os
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import onnx
 import onnxruntime as ort
@@ -15,8 +16,10 @@ from onnx.external_data_helper import set_external_data
 
 import split_tool
 from split_tool.__main__ import main
+from split_tool.chain import Chain, feeds_to_ort
 from split_tool.errors import FolderOccupiedError, ModelRefusedError, OptionError, PlanMismatchError
 from split_tool.plan import SplitPlan
+from split_tool.sessions import Device
 from tests.unit.split_tool.tiny_models import model, perceptron, value, weight
 
 X = np.linspace(-1, 1, 24, dtype=np.float32).reshape(3, 8)
@@ -75,6 +78,23 @@ def test_another_request_replaces_a_plan_only_when_forced(model_file: Path, tmp_
         split(model_file, tmp_path / "plan", blocks=3)
     assert len(split(model_file, tmp_path / "plan", blocks=3, force=True).blocks) == 3
     assert sorted(os.listdir(tmp_path)) == ["plan", "tiny.onnx"]
+
+
+def test_a_plan_of_another_machine_is_made_anew_without_being_forced(model_file: Path, tmp_path: Path) -> None:
+    plan = split(model_file, tmp_path / "plan", blocks=2)
+    elsewhere = msgspec.structs.replace(plan.measured_on, processor="another")
+    msgspec.structs.replace(plan, measured_on=elsewhere).save(tmp_path / "plan")
+    assert split(model_file, tmp_path / "plan", blocks=2).measured_on.processor == plan.measured_on.processor
+
+
+def test_a_plan_is_taken_from_the_cache_for_the_same_content_only(model_file: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    first = split(model_file, tmp_path / "plan", blocks=2, cache=cache)
+    assert split(model_file, tmp_path / "again", blocks=2, cache=cache) == first
+    assert SplitPlan.load(tmp_path / "again") == first
+    assert len(os.listdir(cache)) == 1
+    assert len(split(model_file, tmp_path / "other", blocks=3, cache=cache).blocks) == 3
+    assert len(os.listdir(cache)) == 2
 
 
 def test_a_folder_that_holds_something_else_is_never_touched(model_file: Path, tmp_path: Path) -> None:
@@ -162,6 +182,48 @@ def test_the_command_line_splits_shows_verifies_and_plots(
     assert "2 blocks" in capsys.readouterr().out
     assert main(["verify", out, "--samples", "2"]) == 0
     assert "bit-identical on 2 random inputs" in capsys.readouterr().out
+
+
+def test_every_command_prints_json(model_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    split(model_file, tmp_path / "two", blocks=2)
+    split(model_file, tmp_path / "three", blocks=3)
+    folder = str(tmp_path / "two")
+    assert main(["show", folder, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["blocks"]
+    assert main(["verify", folder, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["verdict"] == "bit-identical"
+    assert main(["compare", folder, str(tmp_path / "three"), "--json"]) == 0
+    assert [plan["blocks"] for plan in json.loads(capsys.readouterr().out)] == [2, 3]
+
+
+def test_plans_are_compared_side_by_side(model_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    split(model_file, tmp_path / "two", blocks=2)
+    split(model_file, tmp_path / "three", blocks=3, name="other")
+    assert main(["compare", str(tmp_path / "two"), str(tmp_path / "three")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[-2:] for line in lines if line.startswith("blocks ")] == [["2", "3"]]
+    assert not any("different" in line for line in lines)
+
+
+def test_the_plan_says_what_other_numbers_of_blocks_would_give(model_file: Path, tmp_path: Path) -> None:
+    plan = split(model_file, tmp_path / "plan", blocks=3)
+    assert [point.blocks for point in plan.trade_off] == list(range(1, len(plan.trade_off) + 1))
+    assert len(plan.trade_off) >= 4
+    assert plan.trade_off[2].longest_ms == max(block.time_ms for block in plan.blocks)
+
+
+def test_a_chain_that_runs_again_gives_new_outputs_and_leaves_old_ones_alone(model_file: Path, tmp_path: Path) -> None:
+    plan = split(model_file, tmp_path / "plan", blocks=3)
+    chain = Chain([tmp_path / "plan" / block.file for block in plan.blocks], Device(), is_optimised=True)
+    whole = ort.InferenceSession(model_file, providers=["CPUExecutionProvider"])
+    kept = []
+    for factor in (1.0, 2.0, -1.0, 3.0):
+        feeds = {"x": (X * factor).astype(np.float32)}
+        kept.append((chain.run(feeds_to_ort(feeds, plan.inputs), ["y"])["y"], whole.run(None, feeds)[0]))
+    longer = {"x": np.concatenate([X, X])}
+    kept.append((chain.run(feeds_to_ort(longer, plan.inputs), ["y"])["y"], whole.run(None, longer)[0]))
+    for got, expected in kept:
+        np.testing.assert_array_equal(got.numpy(), expected)
 
 
 def test_the_command_line_refuses_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
