@@ -17,8 +17,8 @@ run: models ## serve config.yaml on http://127.0.0.1:8000
 demo: models ## one minute of mixed load per mode: make demo, or make demo MODE=fifo
 	$(BIN)/python -m benchmarks.demo --config config.yaml $(DEMO_MODES)
 
-models: $(INSTALLED) ## split the example models; does nothing where their plans are up to date
-	$(BIN)/python -m split_tool zoo --out models
+models: $(INSTALLED) ## split the example models, no block over 15 ms; nothing to do where their plans are up to date
+	$(BIN)/python -m split_tool zoo --out models --max-block-ms 15
 
 test: $(INSTALLED_DEV) $(TRITON_INSTALLED) ## all tests
 	$(BIN)/python -m pytest
@@ -30,7 +30,10 @@ check: $(INSTALLED_DEV) ## format, lint, types, who may import whom
 	$(BIN)/lint-imports
 
 bench: models ## every benchmark that needs no GPU
+	$(BIN)/python -m benchmarks.allocator_core
 	$(BIN)/python -m benchmarks.lease
+	$(BIN)/python -m benchmarks.split_growth
+	$(BIN)/python -m benchmarks.split_overhead
 	$(BIN)/python -m benchmarks.demo --config config.yaml $(DEMO_MODES)
 
 clean: ## remove environments, caches and split models

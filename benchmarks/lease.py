@@ -19,6 +19,7 @@ import argparse
 import itertools
 import json
 import multiprocessing
+import os
 import statistics
 import sys
 import tempfile
@@ -126,6 +127,9 @@ class World:
     """The allocator process and two replica processes."""
 
     def __init__(self) -> None:
+        os.environ.update(
+            OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1"
+        )  # a block of one replica leaves the other core free
         self._folder = tempfile.TemporaryDirectory(prefix="dlir-lease-")
         self._allocator, theirs = _PROCESSES.Pipe()
         self._processes = [_PROCESSES.Process(target=_serve_allocator, args=(self._folder.name, theirs))]
