@@ -15,7 +15,8 @@ run: models ## serve config.yaml on http://127.0.0.1:8000
 	$(BIN)/python -m serve_app run config.yaml
 
 demo: models ## one minute of mixed load per mode: make demo, or make demo MODE=fifo
-	$(BIN)/python -m benchmarks.demo --config config.yaml $(DEMO_MODES)
+	mkdir -p out
+	$(BIN)/python -m benchmarks.demo --config config.yaml $(DEMO_MODES) --json out/demo.json --plot out/demo.png
 
 models: $(INSTALLED) ## split the example models, no block over 15 ms; nothing to do where their plans are up to date
 	$(BIN)/python -m split_tool zoo --out models --max-block-ms 15

@@ -21,7 +21,7 @@ from tests.unit.scheduling.checks import (
     workloads,
 )
 
-EXAMPLES = settings(max_examples=400, deadline=None)
+EXAMPLES = settings(max_examples=150, deadline=None)
 
 
 @EXAMPLES

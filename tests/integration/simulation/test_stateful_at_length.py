@@ -7,4 +7,4 @@ from hypothesis import settings
 from tests.unit.scheduling.machine import AllocatorMachine
 
 TestAllocatorMachineAtLength = AllocatorMachine.TestCase
-TestAllocatorMachineAtLength.settings = settings(max_examples=400, stateful_step_count=60, deadline=None)
+TestAllocatorMachineAtLength.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
