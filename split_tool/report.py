@@ -72,6 +72,7 @@ def _spec_text(spec: TensorSpec) -> str:
 
 
 def bytes_text(size: int | None) -> str:
+    """A size in bytes for people, in powers of 1000: ``41 B``, ``968.0 KB``; ``?`` where it is not known."""
     if size is None:
         return "?"
     for unit in ("B", "KB", "MB"):

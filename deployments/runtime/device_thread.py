@@ -165,11 +165,6 @@ class DeviceThread:
                 del self._jobs[request_id]
                 self._try_send(Cancel(request_id=request_id))
 
-    @property
-    def num_waiting(self) -> int:
-        """Requests not yet answered."""
-        return len(self._jobs)
-
     def check_health(self) -> None:
         """Raise if Serve should replace this replica.
 
