@@ -6,6 +6,10 @@ from typing import NoReturn
 
 import pytest
 import ray
+from hypothesis import settings
+
+settings.register_profile("unit", max_examples=25, deadline=None)
+settings.load_profile("unit")
 
 
 @pytest.fixture(autouse=True)

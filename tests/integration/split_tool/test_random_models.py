@@ -13,7 +13,7 @@ from onnx import NodeProto, helper
 
 from split_tool.source import read_source
 from tests.integration.split_tool.cut_everywhere import outputs_at_every_cut, target_of
-from tests.unit.split_tool.tiny_models import model, value, weight
+from tests.integration.split_tool.tiny_models import model, value, weight
 
 
 @st.composite

@@ -26,12 +26,12 @@ def test_arrivals_are_in_order_of_time_and_within_the_run() -> None:
 
 @pytest.mark.parametrize("load", [0.3, 1.1])
 def test_the_work_asked_for_is_the_load_in_equal_shares_of_requests(load: float) -> None:
-    arrivals = poisson_arrivals(ISOLATED_S, load=load, duration_s=2000, seed=3)
+    arrivals = poisson_arrivals(ISOLATED_S, load=load, duration_s=1000, seed=3)
     counts = {model: sum(arrival.model == model for arrival in arrivals) for model in ISOLATED_S}
-    expected = 2000 * load / sum(ISOLATED_S.values())
+    expected = 1000 * load / sum(ISOLATED_S.values())
     assert counts == {"small": round(expected), "large": round(expected)}
     work_s = sum(ISOLATED_S[arrival.model] for arrival in arrivals)
-    assert work_s / 2000 == pytest.approx(load, rel=1e-3)
+    assert work_s / 1000 == pytest.approx(load, rel=1e-3)
 
 
 def test_streams_of_different_models_differ() -> None:
@@ -45,11 +45,11 @@ def test_even_a_short_run_has_a_request_of_every_model() -> None:
 
 
 def test_gaps_vary_as_those_of_a_poisson_stream_do() -> None:
-    arrivals = poisson_arrivals({"m": 0.1}, load=1, duration_s=2000, seed=4)
+    arrivals = poisson_arrivals({"m": 0.1}, load=1, duration_s=1000, seed=4)
     gaps = [later.at_s - earlier.at_s for earlier, later in pairwise(arrivals)]
     mean = sum(gaps) / len(gaps)
     variance = sum((gap - mean) ** 2 for gap in gaps) / len(gaps)
-    assert variance**0.5 == pytest.approx(mean, rel=0.05)
+    assert variance**0.5 == pytest.approx(mean, rel=0.08)
 
 
 @pytest.mark.parametrize(("isolated_s", "load", "duration_s"), [({}, 1, 1), ({"m": 0.0}, 1, 1), ({"m": 1.0}, 0, 1)])

@@ -30,7 +30,7 @@ def pair(
 
 
 @given(packets=st.lists(st.binary(min_size=1, max_size=2000), max_size=8))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_packets_keep_their_borders_and_order(pair: tuple[PacketSocket, PacketSocket], packets: list[bytes]) -> None:
     sender, receiver = pair
     for packet in packets:

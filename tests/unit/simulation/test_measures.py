@@ -1,24 +1,20 @@
-"""Response ratios, the offline optimum, the command."""
+"""Response ratios and the offline optimum."""
 
 from __future__ import annotations
 
 import itertools
-import json
-from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from deployments.scheduling.device_allocator import DeviceAllocator
 from deployments.scheduling.policies.table import make_policy
 from deployments.scheduling.request import Request, RequestId
-from deployments.simulation.__main__ import main
 from deployments.simulation.errors import TooManyRequestsError
 from deployments.simulation.measures import measure, measure_ratios
 from deployments.simulation.optimum import fewest_late
-from deployments.simulation.plots import plot_frontier
 from deployments.simulation.simulator import simulate
 
 
@@ -77,60 +73,7 @@ def _fewest_late_by_orders(requests: list[Request]) -> int:
     return len(requests)
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 9), st.integers(1, 4)), min_size=1, max_size=4))
 def test_the_optimum_is_what_trying_all_orders_gives(fields: list[tuple[int, int, int]]) -> None:
     requests = [request(number, *each) for number, each in enumerate(fields)]
     assert fewest_late(requests) == _fewest_late_by_orders(requests)
-
-
-def test_the_command_prints_a_list_of_results_as_json(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["--requests", "40", "--seeds", "1", "--load", "0.5", "--load", "0.9", "--json"]
-    assert main([*arguments, "--policy", "fifo", "--policy", "slo;admission=anyone_waiting"]) == 0
-    results = json.loads(capsys.readouterr().out)
-    assert [(each["policy"], each["load"], each["mix"]) for each in results] == [
-        ("fifo", 0.5, "poisson"),
-        ("slo;admission=anyone_waiting", 0.5, "poisson"),
-        ("fifo", 0.9, "poisson"),
-        ("slo;admission=anyone_waiting", 0.9, "poisson"),
-    ]
-    for each in results:
-        assert set(each["violation_pct"]) == {"2", "3", "4"}
-        assert {"jitter", "max", "mean", "refused_pct"} <= set(each)
-        assert each["max"] >= each["mean"] >= 1.0
-
-
-def test_the_command_prints_tables_and_writes_plots(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["--models", "a=10,b=2", "--split", "a=4", "--requests", "30", "--seeds", "1", "--by-model"]
-    assert main([*arguments, "--policy", "slo", "--plot", str(tmp_path)]) == 0
-    assert "late % at 2 / 3 / 4" in capsys.readouterr().out
-    assert {path.name for path in tmp_path.iterdir()} == {"violations_poisson_0.8.png", "slices_poisson_0.8.png"}
-
-
-def test_the_command_shows_the_gap_to_the_optimum(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--optimum", "2", "--json", "--policy", "slo"]) == 0
-    (gap,) = json.loads(capsys.readouterr().out)
-    assert gap["requests"] == 16
-    assert gap["late"] >= gap["late_optimum"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--policy", "lifo"], "no policy or mode 'lifo'"),
-        (["--policy", "slo;alfa=2"], "allowed are the options"),
-        (["--trace", "nowhere.csv"], "nowhere.csv"),
-        (["--plan", "nowhere"], "no split plan"),
-        (["--models", "a=1", "--plan", "nowhere"], "not both"),
-    ],
-)
-def test_a_wrong_argument_ends_the_command_with_a_message(
-    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(arguments) == 2
-    assert message in capsys.readouterr().err
-
-
-def test_a_frontier_is_drawn(tmp_path: Path) -> None:
-    plot_frontier({"slo": [("none", 2.3, 2.7), ("0", 3.4, 1.8)]}, tmp_path / "frontier.png", title="t")
-    assert (tmp_path / "frontier.png").stat().st_size > 1000

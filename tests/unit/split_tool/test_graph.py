@@ -6,7 +6,7 @@ import time
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from split_tool.errors import ModelRefusedError
@@ -121,7 +121,6 @@ def random_graphs(draw: st.DrawFn) -> tuple[list[Operator], list[str]]:
     return draw(st.permutations(operators)), outputs
 
 
-@settings(deadline=None, max_examples=80)
 @given(random_graphs(), st.data())
 def test_blocks_read_only_what_the_request_or_earlier_blocks_give(
     case: tuple[list[Operator], list[str]], data: st.DataObject

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import combinations, pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from split_tool.choose import choose_num_blocks, knee
@@ -26,7 +26,6 @@ def longest(costs: Costs, cuts: tuple[int, ...]) -> float:
     return max(costs.block_ms(start, stop) for start, stop in pairwise([0, *cuts, len(costs.step_ms)]))
 
 
-@settings(deadline=None, max_examples=60)
 @given(small_costs(), st.integers(1, 5), st.floats(0.0, 60.0), st.floats(0.1, 3.0))
 def test_the_partition_is_as_good_as_exhaustive_search(
     costs: Costs, num_blocks: int, bound_ms: float, factor: float
@@ -42,7 +41,6 @@ def test_the_partition_is_as_good_as_exhaustive_search(
     assert price_ms(costs, cuts) == pytest.approx(best)
 
 
-@settings(deadline=None, max_examples=40)
 @given(small_costs())
 def test_the_trade_off_curve_names_the_longest_block_of_each_partition(costs: Costs) -> None:
     for count, longest_ms in enumerate(longest_by_blocks(costs, 6), start=1):

@@ -18,7 +18,7 @@ from split_tool.slice_choice import channel_block
 from split_tool.slice_ways import SliceWay, Window, slice_ways
 from split_tool.slicing import Slicing, sliced_target
 from split_tool.source import read_source
-from tests.unit.split_tool.tiny_models import model, value, weight
+from tests.integration.split_tool.tiny_models import model, value, weight
 
 DEVICE = Device()
 IMAGE = (1, 16, 9, 10)

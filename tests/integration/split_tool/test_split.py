@@ -20,7 +20,7 @@ from split_tool.chain import Chain, feeds_to_ort
 from split_tool.errors import FolderOccupiedError, ModelRefusedError, OptionError, PlanMismatchError
 from split_tool.plan import SplitPlan
 from split_tool.sessions import Device
-from tests.unit.split_tool.tiny_models import model, perceptron, value, weight
+from tests.integration.split_tool.tiny_models import model, perceptron, value, weight
 
 X = np.linspace(-1, 1, 24, dtype=np.float32).reshape(3, 8)
 
