@@ -2,14 +2,17 @@
 PYTHON ?= python3.11
 VENV ?= .venv
 VENV_TRITON ?= .venv-triton
+VENV_PEERS ?= .venv-peers
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
 TRITON_INSTALLED := $(VENV_TRITON)/.installed
+PEERS_INSTALLED := $(VENV_PEERS)/.installed
 MODE ?=
+BENCH ?=
 DEMO_MODES := $(foreach mode,$(MODE),--mode $(mode))
 
-.PHONY: run demo test check bench clean models install install-dev
+.PHONY: run demo test check bench clean models install install-dev peers
 
 run: models ## serve config.yaml on http://127.0.0.1:8000
 	$(BIN)/python -m serve_app run config.yaml
@@ -30,20 +33,21 @@ check: $(INSTALLED_DEV) ## format, lint, types, who may import whom
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: models ## every benchmark that needs no GPU
+bench: models $(PEERS_INSTALLED) ## every benchmark that needs no GPU; options of the live one: make bench BENCH='--load 1.1'
 	$(BIN)/python -m benchmarks.allocator_core
 	$(BIN)/python -m benchmarks.lease
 	$(BIN)/python -m benchmarks.split_growth
 	$(BIN)/python -m benchmarks.split_overhead
-	$(BIN)/python -m benchmarks.demo --config config.yaml $(DEMO_MODES)
+	$(BIN)/python -m benchmarks.serve --config config.yaml --peer-python $(VENV_PEERS)/bin/python $(BENCH)
 
 clean: ## remove environments, caches and split models
-	rm -rf $(VENV) $(VENV_TRITON) models out build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis \
+	rm -rf $(VENV) $(VENV_TRITON) $(VENV_PEERS) models out build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis \
 		.import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 install: $(INSTALLED)
 install-dev: $(INSTALLED_DEV)
+peers: $(PEERS_INSTALLED)
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -58,4 +62,10 @@ $(INSTALLED_DEV): $(INSTALLED)
 $(TRITON_INSTALLED): tests/e2e/requirements.txt
 	$(PYTHON) -m venv $(VENV_TRITON)
 	$(VENV_TRITON)/bin/python -m pip install --quiet --requirement tests/e2e/requirements.txt
+	touch $@
+
+# other servers that the live benchmark compares with, not ours to depend on
+$(PEERS_INSTALLED): benchmarks/serve/peers/requirements.txt constraints.txt
+	$(PYTHON) -m venv $(VENV_PEERS)
+	$(VENV_PEERS)/bin/python -m pip install --quiet --constraint constraints.txt --requirement $<
 	touch $@

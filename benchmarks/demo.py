@@ -22,17 +22,18 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks.load.arrivals import poisson_arrivals
+from benchmarks.load.arrivals import synthetic_arrivals
 from benchmarks.load.client import (
+    HttpSender,
     fetch_metadata,
     is_ready,
     isolated_times_s,
     measure_alone,
     open_session,
-    run_open_loop,
 )
 from benchmarks.load.errors import LoadError, ServerRunningError, ServerUnreachableError
-from benchmarks.load.inputs import prepare_requests
+from benchmarks.load.inputs import picture_model, prepare_arrays, prepare_requests
+from benchmarks.load.loops import run_open_loop
 from benchmarks.load.plot import plot_modes
 from benchmarks.load.progress import LoadProgress
 from benchmarks.load.report import (
@@ -167,21 +168,20 @@ async def _measure(options: Options, mode: str, console: Console) -> ModeRun:
             raise ServerUnreachableError(f"no server is ready at {options.url}")
         metadata = await fetch_metadata(session, options.url, options.models)
         isolated_s = isolated_times_s(metadata, options.plans)
-        requests = prepare_requests(metadata, seed=options.seed)
-        arrivals = poisson_arrivals(isolated_s, load=options.load, duration_s=options.seconds, seed=options.seed)
-        alone_s = await measure_alone(session, options.url, requests)
-        for model, request in requests.items():
+        requests = prepare_requests(prepare_arrays(metadata, seed=options.seed))
+        arrivals = synthetic_arrivals(isolated_s, load=options.load, duration_s=options.seconds, seed=options.seed)
+        sender = HttpSender(session, options.url, requests)
+        alone_s = await measure_alone(sender, requests)
+        for model in requests:
             console.print(
                 f"{model}: alone {isolated_s[model] * 1e3:.1f} ms, over HTTP {alone_s[model] * 1e3:.1f} ms"
-                + (", input: a real picture" if request.has_picture else ""),
+                + (", input: a real picture" if model == picture_model(metadata) else ""),
                 style="dim",
                 highlight=False,
             )
         progress = LoadProgress(console, mode=mode, num_arrivals=len(arrivals), isolated_s=isolated_s)
         with progress:
-            outcomes = await run_open_loop(
-                session, options.url, arrivals, requests, on_sent=progress.on_sent, on_finished=progress.on_finished
-            )
+            outcomes = await run_open_loop(sender, arrivals, on_sent=progress.on_sent, on_finished=progress.on_finished)
     return ModeRun(
         mode=mode,
         reports=make_reports(outcomes, isolated_s, mode=mode),

@@ -2,10 +2,13 @@
 
     python -m benchmarks.lease            a table
     python -m benchmarks.lease --json     the same as one JSON object
+    python -m benchmarks.lease --unpinned   device threads on any core
 
 Real parts: an allocator process and two replica processes with the real device thread and socket protocol; only the
-blocks are stand-ins (a matrix product of about ``--block-ms``, which releases the interpreter lock as ONNX Runtime
-does). All figures come from the slice log or from the replicas' own clocks, in microseconds:
+blocks are stand-ins (matrix products for ``--block-ms``, which release the interpreter lock as ONNX Runtime does). As in
+the example configuration the device is core 0: all device threads run there, everything else on the other cores; with
+``--unpinned`` the system places all threads. All figures come from the slice log or from the replicas' own clocks, in
+microseconds:
 
 - boundary: from the end of a block to the start of the next one in an undisturbed turn,
 - hand-over: the device is idle from the end of one replica's turn to the start of another's,
@@ -42,17 +45,18 @@ from deployments.runtime.messages import Slice
 from deployments.runtime.settings import SWITCH_INTERVAL_S, DeviceSettings
 from deployments.scheduling.request import Request, RequestId
 
-SETTINGS = DeviceSettings(mode="fifo", max_waiting=100_000)
+DEVICE_CORE = 0
 _PROCESSES = multiprocessing.get_context("spawn")
 Figures = dict[str, float]
 
 
 class ProductChain:
-    """Blocks that are matrix products."""
+    """Blocks that are matrix products for a time given; 0: they do nothing."""
 
-    def __init__(self, num_blocks: int, size: int) -> None:
+    def __init__(self, num_blocks: int, block_s: float) -> None:
         self.num_blocks = num_blocks
-        self._matrix = np.ones((size, size), np.float32)
+        self._block_s = block_s
+        self._matrix = np.ones((256, 256), np.float32)
         self._result = np.empty_like(self._matrix)
 
     def start(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -60,8 +64,9 @@ class ProductChain:
         return dict(inputs)
 
     def run_block(self, _block: int, _values: dict[str, np.ndarray]) -> None:
-        """One product."""
-        if self._matrix.size > 1:
+        """Products until the time is over."""
+        end_s = time.monotonic() + self._block_s if self._block_s else 0.0
+        while end_s > time.monotonic():
             np.matmul(self._matrix, self._matrix, out=self._result)
 
     def finish(self, values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -69,25 +74,37 @@ class ProductChain:
         return values
 
 
-def _serve_allocator(folder: str, pipe: Connection) -> None:
+def _settings(*, is_pinned: bool) -> DeviceSettings:
+    return DeviceSettings(mode="fifo", max_waiting=100_000, cores=(DEVICE_CORE,) if is_pinned else None)
+
+
+def _leave_device_core(settings: DeviceSettings) -> None:
+    """Run this process on the other cores, as ``serve_app run`` does with all but the device threads."""
+    others = os.sched_getaffinity(0) - set(settings.cores or ())
+    os.sched_setaffinity(0, others or os.sched_getaffinity(0))
+
+
+def _serve_allocator(folder: str, settings: DeviceSettings, pipe: Connection) -> None:
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    server = AllocatorServer(settings=SETTINGS, folder=Path(folder))
+    _leave_device_core(settings)
+    server = AllocatorServer(settings=settings, folder=Path(folder))
     pipe.send(str(server.socket_path))
     while (asked := pipe.recv()) is not None:
         pipe.send(server.slices_since(asked))
     server.close()
 
 
-def _serve_replica(name: str, socket_path: str, pipe: Connection) -> None:
-    """Runs orders ``(num_blocks, size, num_requests, one_by_one)`` and answers with acquire times in seconds."""
+def _serve_replica(name: str, socket_path: str, settings: DeviceSettings, pipe: Connection) -> None:
+    """Runs orders ``(num_blocks, block_s, num_requests, one_by_one)`` and answers with acquire times in seconds."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
+    _leave_device_core(settings)
     while (order := pipe.recv()) is not None:
-        num_blocks, size, num_requests, one_by_one = order
+        num_blocks, block_s, num_requests, one_by_one = order
         thread = DeviceThread(
             model=name,
-            chain=ProductChain(num_blocks, size),  # type: ignore[arg-type]
+            chain=ProductChain(num_blocks, block_s),  # type: ignore[arg-type]
             block_times=BlockTimes((1e-3,) * num_blocks, 1e-3 * num_blocks),
-            settings=SETTINGS,
+            settings=settings,
             find_socket=lambda: Path(socket_path),
         )
         pipe.send("ready")
@@ -126,20 +143,22 @@ def _run_requests(
 class World:
     """The allocator process and two replica processes."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: DeviceSettings) -> None:
         os.environ.update(
             OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1"
         )  # a block of one replica leaves the other core free
         self._folder = tempfile.TemporaryDirectory(prefix="dlir-lease-")
         self._allocator, theirs = _PROCESSES.Pipe()
-        self._processes = [_PROCESSES.Process(target=_serve_allocator, args=(self._folder.name, theirs))]
+        self._processes = [_PROCESSES.Process(target=_serve_allocator, args=(self._folder.name, settings, theirs))]
         self._processes[0].start()
         socket_path = self._allocator.recv()
         self.replicas = []
         for name in ("first", "second"):
             mine, theirs = _PROCESSES.Pipe()
             self.replicas.append(mine)
-            self._processes.append(_PROCESSES.Process(target=_serve_replica, args=(name, socket_path, theirs)))
+            self._processes.append(
+                _PROCESSES.Process(target=_serve_replica, args=(name, socket_path, settings, theirs))
+            )
             self._processes[-1].start()
         self._num_seen = 0
 
@@ -173,21 +192,21 @@ class _Empty:
         """Nothing."""
 
 
-def measure(*, rounds: int, block_ms: float) -> Figures:
+def measure(*, rounds: int, block_ms: float, is_pinned: bool) -> Figures:
     """Interleaved rounds of all four measurements; medians and 99th percentiles over all rounds, microseconds."""
     ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
     actor: Any = ray.remote(_Empty).remote()
     ray.get(actor.call.remote())
-    world = World()
-    size = _size_for(block_ms / 1e3)
+    world = World(_settings(is_pinned=is_pinned))
+    block_s = block_ms / 1e3
     boundary, handover, acquire, call = [list[float]() for _ in range(4)]
     try:
         for _ in range(rounds):
-            turns, _ = world.run(world.replicas[:1], 2000, 1, 1, True)
+            turns, _ = world.run(world.replicas[:1], 2000, 0.0, 1, True)
             boundary += [b - a for turn in turns for a, b in itertools.pairwise(turn.block_ends_s)]
-            turns, _ = world.run(world.replicas, 1, size, 100, False)
+            turns, _ = world.run(world.replicas, 1, block_s, 100, False)
             handover += _gaps(turns)
-            turns, submitted_s = world.run(world.replicas[:1], 1, size, 50, True)
+            turns, submitted_s = world.run(world.replicas[:1], 1, block_s, 50, True)
             acquire += [turn.start_s - submitted_s[turn.request_id] for turn in turns]
             for _ in range(100):
                 began_s = time.perf_counter()
@@ -210,29 +229,15 @@ def _gaps(turns: list[Slice]) -> list[float]:
     return [b.start_s - a.end_s for a, b in itertools.pairwise(ordered) if a.model != b.model]
 
 
-def _size_for(block_s: float) -> int:
-    """Rows of a square matrix whose product takes about so long here."""
-    size = 32
-    while True:
-        chain = ProductChain(1, size)
-        times_s = []
-        for _ in range(5):
-            began_s = time.perf_counter()
-            chain.run_block(0, {})
-            times_s.append(time.perf_counter() - began_s)
-        if min(times_s) >= block_s:
-            return size
-        size = int(size * 1.2) + 1
-
-
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(prog="benchmarks.lease", description="What a turn on a device costs.")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--rounds", type=int, default=10, help="interleaved rounds (default 10)")
+    parser.add_argument("--unpinned", action="store_true", help="let the system place the device threads")
     parser.add_argument("--block-ms", type=float, default=2.0, help="length of a stand-in block (default 2)")
     options = parser.parse_args()
-    figures = measure(rounds=options.rounds, block_ms=options.block_ms)
+    figures = measure(rounds=options.rounds, block_ms=options.block_ms, is_pinned=not options.unpinned)
     if options.json:
         print(json.dumps(figures))
         return

@@ -45,7 +45,9 @@ def _describe(config: ServerConfig) -> None:
     if config.gateway.grpc_port is not None:
         print(f"  gRPC: {config.gateway.grpc_host}:{config.gateway.grpc_port}")
     for model in config.models:
-        print(f"  {model.model}: device {model.device.to_settings().device}, mode {model.device.mode}, {model.folder}")
+        stored = model.stored()
+        device = model.device.to_settings().device
+        print(f"  {model.model}: device {device}, mode {model.device.mode}, version {stored.version}, {stored.folder}")
 
 
 def _run(config: ServerConfig, *, use_haproxy: bool | None) -> int:

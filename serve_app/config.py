@@ -7,18 +7,16 @@ The file is Ray Serve's own configuration file; this module checks what stands i
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, TypeVar, get_args
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ValidationError
 from ray.serve.schema import ServeDeploySchema
 
 from deployments.runtime.settings import DeviceSettings
-from deployments.runtime.split_model import ModelSettings
-from deployments.scheduling.errors import SchedulingError
-from deployments.scheduling.policies.table import make_policy
-from serve_app.errors import ConfigError, RepositoryMissingError
-from split_tool.plan import PLAN_FILE
+from serve_app.errors import ConfigError
+from serve_app.repository import StoredModel
+from serve_app.sections import GatewayConfig, LiveConfig, ModelConfig, Section, StoredModelConfig
 
 MODEL_IMPORT_PATH = "serve_app.app:model"
 GATEWAY_IMPORT_PATH = "serve_app.app:gateway"
@@ -27,102 +25,7 @@ MODEL_ROUTE = "/v2/models/"
 Config = TypeVar("Config", bound=BaseModel)
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class DeviceConfig(_Section):
-    """``device``: one device and what all its models share; state it once and refer to it by a YAML anchor."""
-
-    kind: Literal["cpu", "cuda"] = Field("cpu", description="What blocks run on.")
-    index: int = Field(0, ge=0, description="Which GPU, or which logical CPU device.")
-    threads: int = Field(1, ge=1, description="CPU threads that run one block.")
-    cores: list[int] | None = Field(None, description="Processor cores the device is pinned to, one per thread.")
-    mode: str = Field("slo", description="dlir, oyst, bnst, fifo, parallel or slo.")
-    policy: str | None = Field(None, description="fifo, sjf, srpt, edf, response_ratio or slo, not the mode's own.")
-    policy_options: dict[str, float | int | bool | str] = Field(
-        default_factory=dict, description="Options of the policy, by name."
-    )
-    max_waiting: int = Field(1000, ge=1, description="Requests that may wait for the device; one more gets 503.")
-    lease_limit_s: float = Field(30.0, gt=0, description="A block that runs longer has its replica replaced.")
-
-    @model_validator(mode="after")
-    def _check(self) -> DeviceConfig:
-        if self.cores is not None and len(set(self.cores)) != self.threads:
-            raise ValueError(f"cores {self.cores} must be as many different ones as threads ({self.threads})")
-        try:
-            make_policy(self.to_settings().sharing.policy, self.policy_options)
-        except SchedulingError as error:
-            raise ValueError(str(error)) from error
-        return self
-
-    def to_settings(self) -> DeviceSettings:
-        """The same for the runtime."""
-        return DeviceSettings(
-            kind=self.kind,
-            index=self.index,
-            threads=self.threads,
-            cores=None if self.cores is None else tuple(self.cores),
-            mode=self.mode,
-            policy=self.policy,
-            policy_options=self.policy_options,
-            max_waiting=self.max_waiting,
-            lease_limit_s=self.lease_limit_s,
-        )
-
-
-class QosConfig(_Section):
-    """``qos``: what the requests of a model want when they do not say."""
-
-    alpha: float = Field(4.0, ge=1, description="Deadline = arrival + alpha times the isolated time.")
-    deadline_ms: float | None = Field(None, gt=0, description="A fixed deadline after arrival instead, milliseconds.")
-    priority: int = Field(1, ge=1, description="1 is the highest; comes before deadlines.")
-
-
-class HttpConfig(_Section):
-    """``http``: limits of one model's HTTP interface."""
-
-    max_body_mb: float = Field(256.0, gt=0, description="Largest request body, MiB; larger ones get 413.")
-    max_json_mb: float = Field(8.0, gt=0, description="Largest JSON part; larger tensors belong in the binary form.")
-
-
-class ModelConfig(_Section):
-    """``args`` of a model's entry."""
-
-    model: str = Field(pattern=r"^[A-Za-z0-9_-]+$", description="Name of the model and of its folder.")
-    repository: str = Field("models", description="Folder with one split plan folder per model.")
-    device: DeviceConfig = DeviceConfig()
-    qos: QosConfig = QosConfig()
-    timeout_ms: float | None = Field(None, gt=0, description="Give a request up after this time with 504.")
-    http: HttpConfig = HttpConfig()
-
-    @property
-    def folder(self) -> Path:
-        """Folder of the model's split plan."""
-        return Path(self.repository).absolute() / self.model
-
-    def to_settings(self) -> ModelSettings:
-        """The same for the runtime."""
-        return ModelSettings(
-            model=self.model,
-            folder=str(self.folder),
-            device=self.device.to_settings(),
-            alpha=self.qos.alpha,
-            deadline_s=None if self.qos.deadline_ms is None else self.qos.deadline_ms / 1e3,
-            priority=self.qos.priority,
-            timeout_s=None if self.timeout_ms is None else self.timeout_ms / 1e3,
-        )
-
-
-class GatewayConfig(_Section):
-    """``args`` of the gateway's entry."""
-
-    grpc_port: int | None = Field(8001, ge=1, le=65535, description="Where gRPC listens; null: no gRPC.")
-    grpc_host: str = Field("127.0.0.1", description="Address that gRPC binds.")
-    grpc_max_message_mb: float = Field(256.0, gt=0, lt=2048, description="Largest gRPC message, MiB.")
-
-
-class ServerConfig(_Section):
+class ServerConfig(Section):
     """A configuration file that has passed every check.
 
     Attributes:
@@ -153,51 +56,85 @@ def load_config(
 
     Raises:
         ConfigError: For whatever is wrong in the file; all faults at once.
-        RepositoryMissingError: If a model's split plan is not there.
+        ServeAppError: If a model is not there (see ``serve_app.repository``).
     """
     raw = _read(path)
     entries = raw.get("applications")
     entries = entries if isinstance(entries, list) else []
     faults = _faults_of_serve_schema(raw)
     models: list[ModelConfig] = []
+    stated: list[tuple[str, DeviceSettings]] = []
+    live: list[tuple[str, DeviceSettings]] = []
     gateway: GatewayConfig | None = None
     has_gateway = False
     for index, entry in enumerate(entries):
         if not isinstance(entry, dict):
             continue
-        where = f"applications[{index}].args"
-        args = entry.get("args")
+        where = f"applications[{index}]"
         if entry.get("import_path") == MODEL_IMPORT_PATH:
-            if mode is not None and isinstance(args, dict):
-                device = args.get("device")
-                args = args | {"device": (device if isinstance(device, dict) else {}) | {"mode": mode}}
-                entry["args"] = args
-            model, found = _validate(ModelConfig, args, where)
+            if mode is not None and isinstance(entry.get("args"), dict):
+                entry["args"] = _with_mode(entry["args"], mode)
+            model, found = _validate(ModelConfig, entry.get("args"), f"{where}.args")
             faults += found
             if model is not None:
                 models.append(model)
-                faults += _faults_of_entry(entry, model, f"applications[{index}]")
+                stated.append((f"model {model.model!r}", model.device.to_settings()))
+                faults += _faults_of_entry(entry, model, where)
+                device, found = _live_device(entry, model, where)
+                faults += found
+                live += [(f"user_config of {model.model!r}", each) for each in device]
         elif entry.get("import_path") == GATEWAY_IMPORT_PATH:
             has_gateway = True
-            if grpc_port is not None and isinstance(args, dict | None):
-                entry["args"] = args = (args or {}) | {"grpc_port": grpc_port}
-            gateway, found = _validate(GatewayConfig, args, where)
+            entry["args"] = _gateway_args(entry.get("args"), mode, grpc_port)
+            gateway, found = _validate(GatewayConfig, entry["args"], f"{where}.args")
             faults += found
-    faults += _faults_between(models)
-    if not models and not faults:
+    faults += _faults_between(stated) + _faults_between(live)
+    if not models and gateway is None and not faults:
         faults.append(f"no entry has import_path {MODEL_IMPORT_PATH}: there is nothing to serve")
     if not has_gateway and not faults:
         faults.append(f"no entry has import_path {GATEWAY_IMPORT_PATH}: /v2/health would not answer; add one at /")
     if faults:
         raise ConfigError(f"{path}:\n  " + "\n  ".join(faults))
     for model in models:
-        _check_repository(model)
+        model.stored()
     http = {"host": "127.0.0.1", "port": 8000} | (raw.get("http_options") or {})
     if port is not None:
         http["port"] = port
     raw["http_options"] = http
     assert gateway is not None
     return ServerConfig(raw=raw, models=tuple(models), host=http["host"], port=http["port"], gateway=gateway)
+
+
+def stored_config(stored: StoredModel, defaults: StoredModelConfig, repository: str) -> ModelConfig:
+    """The configuration of a model in the repository: its ``config.yaml`` over ``defaults``, key by key.
+
+    Raises:
+        ConfigError: If the file is wrong, or names another version than the folder's that it is in.
+    """
+    values: dict[str, Any] = {name: getattr(defaults, name) for name in defaults.model_fields_set}
+    if stored.config_path is not None:
+        found, faults = _validate(StoredModelConfig, _read(stored.config_path), "")
+        if found is None:
+            raise ConfigError(f"{stored.config_path}:\n  " + "\n  ".join(faults))
+        values |= {name: getattr(found, name) for name in found.model_fields_set}
+    return ModelConfig(model=stored.model, repository=repository, **values)
+
+
+def live_config(user_config: object, stated: DeviceSettings) -> LiveConfig:
+    """``user_config`` of a model whose entry states ``stated`` for its device.
+
+    Raises:
+        ConfigError: With all that is wrong in it.
+    """
+    live, faults = _validate(LiveConfig, user_config, "user_config")
+    if live is not None and live.device is not None:
+        try:
+            live.device.over(stated)
+        except ValueError as error:
+            faults.append(f"user_config.device: {error}")
+    if live is None or faults:
+        raise ConfigError("\n".join(faults))
+    return live
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -208,7 +145,7 @@ def _read(path: Path) -> dict[str, Any]:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is no YAML: {error}") from error
     if not isinstance(raw, dict):
-        raise ConfigError(f"{path} must be a mapping with the key 'applications'")
+        raise ConfigError(f"{path} must be a mapping, as docs/configuration.md has it")
     return raw
 
 
@@ -286,29 +223,52 @@ def _faults_of_entry(entry: dict[str, Any], model: ModelConfig, where: str) -> l
     return faults
 
 
-def _faults_between(models: list[ModelConfig]) -> list[str]:
+def _live_device(entry: dict[str, Any], model: ModelConfig, where: str) -> tuple[list[DeviceSettings], list[str]]:
+    """What the entry's ``user_config`` makes of the device, as a list of at most one, and what is wrong in it."""
+    deployments = entry.get("deployments")
+    found: list[DeviceSettings] = []
+    faults: list[str] = []
+    for index, deployment in enumerate(deployments if isinstance(deployments, list) else []):
+        user_config = deployment.get("user_config") if isinstance(deployment, dict) else None
+        if user_config is None:
+            continue
+        place = f"{where}.deployments[{index}].user_config"
+        live, wrong = _validate(LiveConfig, user_config, place)
+        faults += wrong
+        if live is not None and live.device is not None:
+            try:
+                found.append(live.device.over(model.device.to_settings()))
+            except ValueError as error:
+                faults.append(f"{place}.device: {error}")
+    return found, faults
+
+
+def _with_mode(args: dict[str, Any], mode: str) -> dict[str, Any]:
+    device = args.get("device")
+    return args | {"device": (device if isinstance(device, dict) else {}) | {"mode": mode}}
+
+
+def _gateway_args(args: Any, mode: str | None, grpc_port: int | None) -> Any:
+    """The ``args`` of the gateway with what the command line replaces."""
+    if not isinstance(args, dict | None):
+        return args
+    args = dict(args or {})
+    if grpc_port is not None:
+        args["grpc_port"] = grpc_port
+    if mode is not None and isinstance(args.get("models"), dict) and "device" in args["models"]:
+        args["models"] = _with_mode(args["models"], mode)
+    return args
+
+
+def _faults_between(stated: list[tuple[str, DeviceSettings]]) -> list[str]:
+    """Where entries, each with its name, disagree on what is shared by all models of a device."""
     faults = []
-    first_of_device: dict[str, ModelConfig] = {}
-    for model in models:
-        settings = model.device.to_settings()
-        first = first_of_device.setdefault(settings.device, model)
-        if (theirs := first.device.to_settings()) != settings:
+    first_of_device: dict[str, tuple[str, DeviceSettings]] = {}
+    for name, settings in stated:
+        first_name, first = first_of_device.setdefault(settings.device, (name, settings))
+        if first != settings:
             faults.append(
-                f"device {settings.device}: models {first.model!r} and {model.model!r} disagree on what all models of "
-                f"a device share ({theirs.differences(settings)}): state it once and refer to it by a YAML anchor"
+                f"device {settings.device}: {first_name} and {name} disagree on what all models of a device share "
+                f"({first.differences(settings)}): state it once and refer to it by a YAML anchor"
             )
     return faults
-
-
-def _check_repository(model: ModelConfig) -> None:
-    repository = model.folder.parent
-    if not repository.is_dir():
-        raise RepositoryMissingError(
-            f"there is no model repository at {repository}: 'make models' (python -m split_tool zoo --out "
-            f"{model.repository}) makes one with example models"
-        )
-    if not (model.folder / PLAN_FILE).is_file():
-        raise RepositoryMissingError(
-            f"model {model.model!r} has no split plan at {model.folder}: make it with 'python -m split_tool split "
-            f"MODEL.onnx --out {model.folder}' (example models: python -m split_tool zoo --out {model.repository})"
-        )

@@ -15,6 +15,22 @@ class RepositoryMissingError(ServeAppError):
     """The model repository or a model in it is not there; the message has the command that makes it."""
 
 
+class RepositoryPathError(ServeAppError):
+    """A name, or a link in the repository, would lead outside of the model repository."""
+
+
+class ModelMissingError(ServeAppError):
+    """The model, or the version asked for, is not in the repository."""
+
+
+class LoadFailedError(ServeAppError):
+    """A model that was to be loaded did not come up; the message says why."""
+
+
+class ModelControlOffError(ServeAppError):
+    """The gateway has no repository to load models from."""
+
+
 class PortInUseError(ServeAppError):
     """Somebody else listens on a port that the server needs."""
 

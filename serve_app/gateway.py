@@ -9,21 +9,25 @@ from typing import Any
 
 import msgspec
 import ray
-from fastapi import FastAPI, Response
+from fastapi import FastAPI, Request, Response
 from fastapi.responses import HTMLResponse
 
 from deployments.runtime.allocator_actor import allocators
-from serve_app.config import GatewayConfig
 from serve_app.grpc_server import GrpcServer
 from serve_app.grpc_service import InferenceService
-from serve_app.http import ROUTE_OPTIONS, install_errors
+from serve_app.http import ROUTE_OPTIONS, install_errors, read_body
+from serve_app.model_control import check_parameters, parse_object, parse_parameters
 from serve_app.model_directory import ModelDirectory, model_states, why_not_served
+from serve_app.model_loader import ModelLoader
 from serve_app.protocol import encode_json, server_metadata
+from serve_app.sections import GatewayConfig
 from serve_app.statistics import StatisticsAnswer
 
 VERSION = version("dlir-serve")
 _JSON = "application/json"
 _ANSWER_LIMIT_S = 5.0
+_MAX_BODY_BYTES = 2**20
+_BODY: dict[str, Any] = {"requestBody": {"required": False, "content": {_JSON: {"schema": {"type": "object"}}}}}
 
 
 class Gateway:
@@ -36,6 +40,7 @@ class Gateway:
         """Nothing listens yet."""
         self._config = config
         self._directory = ModelDirectory()
+        self._loader = ModelLoader(config, self._directory)
         self._grpc: GrpcServer | None = None
 
     async def __del__(self) -> None:
@@ -51,7 +56,7 @@ class Gateway:
         """
         if self._config.grpc_port is not None:
             self._grpc = await GrpcServer.start(
-                InferenceService(self._directory, VERSION),
+                InferenceService(self._directory, self._loader, VERSION),
                 host=self._config.grpc_host,
                 port=self._config.grpc_port,
                 max_message_bytes=int(self._config.grpc_max_message_mb * 2**20),
@@ -83,9 +88,26 @@ class Gateway:
             return Response()
 
         @app.get("/v2/models", summary="Models and their states")
-        @app.post("/v2/repository/index", summary="Models and their states, as Triton lists them")
-        async def index() -> Response:
-            return _as_json(await asyncio.to_thread(model_states))
+        async def index(served: bool = False) -> Response:
+            return _as_json(await (self._directory.states() if served else self._loader.index()))
+
+        @app.post("/v2/repository/index", summary="The same, as Triton lists it", openapi_extra=_BODY)
+        async def repository_index(request: Request) -> Response:
+            body = parse_object(await read_body(request, _MAX_BODY_BYTES))
+            states = await self._loader.index()
+            return _as_json([state for state in states if state.state == "READY" or not body.get("ready")])
+
+        @app.post("/v2/repository/models/{model}/load", summary="Load a model, or its new version", openapi_extra=_BODY)
+        async def load(model: str, request: Request) -> Response:
+            check_parameters(parse_parameters(await read_body(request, _MAX_BODY_BYTES)))
+            await self._loader.load(model)
+            return Response()
+
+        @app.post("/v2/repository/models/{model}/unload", summary="Unload a model", openapi_extra=_BODY)
+        async def unload(model: str, request: Request) -> Response:
+            check_parameters(parse_parameters(await read_body(request, _MAX_BODY_BYTES)))
+            await self._loader.unload(model)
+            return Response()
 
         @app.get("/v2/models/stats", summary="Statistics of all models that are ready")
         async def statistics() -> Response:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Any, TypeVar
 from uuid import uuid4
 
@@ -19,11 +18,12 @@ from google.protobuf.json_format import ParseDict
 from google.protobuf.message import DecodeError
 from ray.serve.handle import DeploymentHandle
 
+from serve_app.model_control import check_parameters
 from serve_app.model_directory import ModelDirectory, model_states
-from serve_app.model_ingress import MODEL_VERSION
+from serve_app.model_loader import ModelLoader
 from serve_app.protocol import inference_pb2 as pb
 from serve_app.protocol import server_metadata
-from serve_app.protocol.errors import MalformedRequestError, UnknownVersionError, UnsupportedFeatureError
+from serve_app.protocol.errors import MalformedRequestError, ProtocolError
 from serve_app.protocol.grpc_codec import decode_address
 from serve_app.status import ErrorReply, error_reply
 
@@ -40,9 +40,10 @@ Answer = TypeVar("Answer")
 class InferenceService:
     """The methods of the service; each takes a message and gives one, or raises what ``serve_app.status`` maps."""
 
-    def __init__(self, directory: ModelDirectory, version: str) -> None:
-        """A service of the models in ``directory``; ``version`` is the server's."""
+    def __init__(self, directory: ModelDirectory, loader: ModelLoader, version: str) -> None:
+        """A service of the models in ``directory``, which ``loader`` changes; ``version`` is the server's."""
         self._directory = directory
+        self._loader = loader
         self._version = version
 
     def handler(self) -> grpc.GenericRpcHandler:
@@ -58,16 +59,15 @@ class InferenceService:
                 ("ModelConfig", self._model_config, pb.ModelConfigRequest),
                 ("ModelStatistics", self._model_statistics, pb.ModelStatisticsRequest),
                 ("RepositoryIndex", self._repository_index, pb.RepositoryIndexRequest),
-                ("RepositoryModelLoad", self._refuse_load, pb.RepositoryModelLoadRequest),
-                ("RepositoryModelUnload", self._refuse_load, pb.RepositoryModelUnloadRequest),
+                ("RepositoryModelLoad", self._load, pb.RepositoryModelLoadRequest),
+                ("RepositoryModelUnload", self._unload, pb.RepositoryModelUnloadRequest),
             )
         }
         handlers["ModelInfer"] = grpc.unary_unary_rpc_method_handler(_answering(self._model_infer))
         return grpc.method_handlers_generic_handler(SERVICE, handlers)
 
     async def _model_infer(self, message: bytes) -> bytes | ErrorReply:
-        model, version = decode_address(message)
-        _check_version(model, version)
+        model, _ = decode_address(message)
         handle = await self._directory.handle(model)
         if len(message) <= _BY_VALUE_BYTES:
             handle = handle.options(_by_reference=False)
@@ -82,9 +82,11 @@ class InferenceService:
         return pb.ServerReadyResponse(ready=all(state.state == "READY" for state in states))
 
     async def _model_ready(self, request: pb.ModelReadyRequest) -> pb.ModelReadyResponse:
-        states = await asyncio.to_thread(model_states)
-        is_ready = any(state.name == request.name and state.state == "READY" for state in states)
-        return pb.ModelReadyResponse(ready=is_ready and request.version in ("", MODEL_VERSION))
+        try:
+            served = await self._directory.served(request.name)
+        except ProtocolError:
+            return pb.ModelReadyResponse(ready=False)
+        return pb.ModelReadyResponse(ready=request.version in ("", served.version))
 
     async def _server_metadata(self, _request: pb.ServerMetadataRequest) -> pb.ServerMetadataResponse:
         return _message_of(server_metadata(self._version), pb.ServerMetadataResponse())
@@ -103,26 +105,27 @@ class InferenceService:
         return pb.ModelStatisticsResponse(model_stats=[_message_of(each, pb.ModelStatistics()) for each in statistics])
 
     async def _repository_index(self, request: pb.RepositoryIndexRequest) -> pb.RepositoryIndexResponse:
-        states = await asyncio.to_thread(model_states)
         return pb.RepositoryIndexResponse(
             models=[
                 _message_of(state, pb.RepositoryIndexResponse.ModelIndex())
-                for state in states
+                for state in await self._loader.index()
                 if state.state == "READY" or not request.ready
             ]
         )
 
-    async def _refuse_load(self, request: Any) -> ErrorReply:
-        error = UnsupportedFeatureError(
-            f"this server does not load or unload models on request (model {request.model_name[:100]!r}): put the "
-            "model into the configuration file and start the server with it"
-        )
-        return replace(error_reply(error, fault_id=""), grpc="UNIMPLEMENTED")
+    async def _load(self, request: pb.RepositoryModelLoadRequest) -> pb.RepositoryModelLoadResponse:
+        check_parameters(request.parameters)
+        await self._loader.load(request.model_name)
+        return pb.RepositoryModelLoadResponse()
+
+    async def _unload(self, request: pb.RepositoryModelUnloadRequest) -> pb.RepositoryModelUnloadResponse:
+        check_parameters(request.parameters)
+        await self._loader.unload(request.model_name)
+        return pb.RepositoryModelUnloadResponse()
 
     async def _ask(self, request: Any, method: str) -> Any:
         """What the replica of the model named in the request says."""
-        _check_version(request.name, request.version)
-        return await _call(await self._directory.handle(request.name), method)
+        return await _call(await self._directory.handle(request.name), method, request.version)
 
 
 async def _call(handle: DeploymentHandle[Any], method: str, *arguments: Any) -> Any:
@@ -179,10 +182,3 @@ def _message_of(answer: msgspec.Struct, empty: Answer) -> Answer:
     """The message with the fields of an HTTP answer, which has the same names."""
     ParseDict(msgspec.to_builtins(answer), empty, ignore_unknown_fields=True)
     return empty
-
-
-def _check_version(model: str, version: str) -> None:
-    if version not in ("", MODEL_VERSION):
-        raise UnknownVersionError(
-            f"model {model[:100]!r} has no version {version[:100]!r}; models are served in version {MODEL_VERSION}"
-        )

@@ -9,15 +9,21 @@ from typing import Any, Literal
 
 import msgspec
 from ray import serve
+from ray.exceptions import RayActorError
 from ray.serve.exceptions import RayServeException
 from ray.serve.handle import DeploymentHandle
-from ray.serve.schema import ApplicationStatus
+from ray.serve.schema import ApplicationStatus, DeploymentStatusOverview
 
-from serve_app.model_ingress import MODEL_VERSION
 from serve_app.protocol.errors import ModelNotReadyError, ProtocolError, UnknownModelError
+from serve_app.served_model import ServedModel
 from serve_app.statistics import ModelStatistics
 
+MODEL_DEPLOYMENT = "SplitModel"
+UNLOADED = "unloaded"
+"""Reason of a model in the repository that nothing is wrong with."""
+
 _HANDLE_AGE_S = 1.0
+_ANSWER_LIMIT_S = 5.0
 
 
 class ModelState(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,9 +31,9 @@ class ModelState(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         name: Its name.
-        version: The version served.
+        version: The version served; empty where nobody can tell.
         state: In the words of Triton's repository index.
-        reason: Why it is not ready; empty if it is.
+        reason: Why it is not ready, or what else is to be told of it.
     """
 
     name: str
@@ -42,24 +48,39 @@ _STATES: dict[str, Literal["READY", "LOADING", "UNLOADING", "UNAVAILABLE"]] = {
     ApplicationStatus.DEPLOYING: "LOADING",
     ApplicationStatus.DELETING: "UNLOADING",
 }
+_BARE = (ApplicationStatus.DEPLOY_FAILED, ApplicationStatus.DELETING)
 
 
 def model_states() -> list[ModelState]:
-    """Every model application of the cluster with its state; blocks."""
+    """Every model application of the cluster with its state; blocks.
+
+    A model that is updated is ready while replicas of either version answer; what the update meets is the reason.
+    """
     states = []
     for name, application in sorted(serve.status().applications.items()):
-        has_failed_early = application.status == ApplicationStatus.DEPLOY_FAILED and not application.deployments
-        if "SplitModel" not in application.deployments and not has_failed_early:
+        deployment = application.deployments.get(MODEL_DEPLOYMENT)
+        is_bare = not application.deployments and application.status in _BARE  # it may be a model's
+        if deployment is None and not is_bare:
             continue
-        states.append(
-            ModelState(
-                name=name,
-                version=MODEL_VERSION,
-                state=_STATES.get(application.status, "UNAVAILABLE"),
-                reason="" if application.status == ApplicationStatus.RUNNING else application.message,
-            )
-        )
+        state = _STATES.get(application.status, "UNAVAILABLE")
+        if deployment is not None and state != "UNLOADING" and _num_running(deployment):
+            state = "READY"
+        is_settled = application.status == ApplicationStatus.RUNNING
+        message = application.message if deployment is None else deployment.message or application.message
+        reason = "" if is_settled else _without_traceback(message)
+        states.append(ModelState(name=name, version="", state=state, reason=reason))
     return states
+
+
+def _without_traceback(message: str) -> str:
+    """What Serve tells, and the error at the end of the traceback in it."""
+    head, is_there, traceback = message.partition("Traceback (most recent call last)")
+    lines = [line for line in traceback.splitlines() if line[:1].strip()]
+    return f"{head.splitlines()[0]} {lines[-1]}" if is_there and head and lines else message
+
+
+def _num_running(deployment: DeploymentStatusOverview) -> int:
+    return sum(count for state, count in deployment.replica_states.items() if state == "RUNNING")
 
 
 def why_not_served(model: str, states: list[ModelState]) -> ProtocolError:
@@ -113,6 +134,40 @@ class ModelDirectory:
             self._look_up(model)
         return handle
 
+    async def states(self) -> list[ModelState]:
+        """Every model application, with the version that its replica tells."""
+        states = await asyncio.to_thread(self._find_states)
+        served = await asyncio.gather(
+            *(self._ask(state.name) for state in states if state.state == "READY"), return_exceptions=True
+        )
+        told = {
+            state.name: answer
+            for state, answer in zip((s for s in states if s.state == "READY"), served, strict=True)
+            if isinstance(answer, ServedModel)
+        }
+        return [_with_remark(state, told[state.name]) if state.name in told else state for state in states]
+
+    async def served(self, model: str) -> ServedModel:
+        """What a replica of the model says of itself.
+
+        Raises:
+            UnknownModelError: If there is no such model.
+            ModelNotReadyError: If it is not up, or does not answer within 5 s.
+        """
+        states = await asyncio.to_thread(self._find_states)
+        if all(state.name != model or state.state != "READY" for state in states):
+            raise why_not_served(model, states)
+        return await self._ask(model)
+
+    async def _ask(self, model: str) -> ServedModel:
+        handle = await self.handle(model)
+        try:
+            async with asyncio.timeout(_ANSWER_LIMIT_S):
+                answer: ServedModel = await handle.served.remote()
+        except (TimeoutError, RayServeException, RayActorError) as error:
+            raise ModelNotReadyError(f"model {model!r} does not answer: ask again") from error
+        return answer
+
     async def statistics(self) -> list[ModelStatistics]:
         """Statistics of every model that is ready, by name."""
         states = await asyncio.to_thread(self._find_states)
@@ -151,3 +206,8 @@ class ModelDirectory:
 async def _statistics(handle: DeploymentHandle[Any]) -> ModelStatistics:
     statistics: ModelStatistics = await handle.statistics.remote()
     return statistics
+
+
+def _with_remark(state: ModelState, served: ServedModel) -> ModelState:
+    reason = "; ".join(filter(None, (state.reason, served.remark)))
+    return ModelState(name=state.name, version=served.version, state=state.state, reason=reason)

@@ -3,39 +3,43 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import msgspec
 import numpy as np
 from fastapi import FastAPI, Request, Response
 
 from deployments.runtime.split_model import ModelSettings, Outputs, SplitModel
-from serve_app.config import HttpConfig
-from serve_app.http import ROUTE_OPTIONS, install_errors, read_body
+from serve_app.config import live_config
+from serve_app.errors import ConfigError
+from serve_app.explaining import plain_explanation
+from serve_app.http import ROUTE_OPTIONS, DirectPost, install_errors, read_body, response_in_pieces
+from serve_app.infer_codec import InferCodec
 from serve_app.protocol import (
     InferRequest,
     ModelMetadata,
     RequestLimits,
-    decode_infer_request,
     decompress_body,
-    encode_infer_response,
     encode_json,
     model_metadata,
     parse_header_length,
 )
-from serve_app.protocol.check import check_carried
-from serve_app.protocol.errors import UnknownVersionError, UnsupportedFeatureError
-from serve_app.protocol.grpc_codec import decode_model_infer, encode_model_infer
+from serve_app.protocol.errors import UnknownVersionError
+from serve_app.protocol.grpc_codec import decode_address, encode_model_infer
 from serve_app.protocol.model_config import ModelConfigAnswer, model_config
+from serve_app.sections import ModelConfig
+from serve_app.served_model import ServedModel, check_servable, fingerprint
 from serve_app.statistics import ModelStatistics, RequestCounter, StatisticsAnswer
-from serve_app.status import ErrorReply, error_reply
-from split_tool.plan import SplitPlan
+from serve_app.status import ErrorReply, cause_of, error_reply
+from serve_app.unsplit import Unsplit, find_plan, split_beside, unsplit_model
+from split_tool.plan import PLAN_FILE, SplitPlan
 
 logger = logging.getLogger(__name__)
 
-MODEL_VERSION = "1"
 _JSON = "application/json"
 _TENSOR = {
     "type": "object",
@@ -73,54 +77,72 @@ _INFER_DOCS: dict[str, Any] = {
 class ModelIngress(SplitModel):
     """A ``SplitModel`` that also answers HTTP under ``/v2/models/<model>``, and what the gateway's gRPC hands on."""
 
-    def __init__(self, settings: ModelSettings, http: HttpConfig) -> None:
-        """See ``SplitModel``; ``http`` bounds the size of requests.
+    def __init__(self, settings: ModelSettings, config: ModelConfig, *, is_declared: bool) -> None:
+        """See ``SplitModel``; ``config`` is what ``settings`` were made from, and bounds the size of requests.
+
+        Args:
+            settings: The model.
+            config: The same, as it was stated.
+            is_declared: It was stated in the server's configuration file.
 
         Raises:
             UnsupportedFeatureError: If the model takes or gives what the protocol cannot carry.
         """
+        self._config = config
+        self._is_declared = is_declared
+        self._fingerprint = fingerprint(settings, config)
+        unsplit = None if (Path(settings.folder) / PLAN_FILE).is_file() else unsplit_model(settings, config)
+        if unsplit is not None:
+            settings = msgspec.structs.replace(settings, folder=str(find_plan(unsplit)))
         check_servable(SplitPlan.load(Path(settings.folder)))
         super().__init__(settings)
+        self._stated_settings = settings
+        self._has_been_configured = False
+        self._refusal = ""
         self._limits = RequestLimits(
-            max_body_bytes=int(http.max_body_mb * 2**20), max_json_bytes=int(http.max_json_mb * 2**20)
+            max_body_bytes=int(config.http.max_body_mb * 2**20), max_json_bytes=int(config.http.max_json_mb * 2**20)
+        )
+        self._codec = InferCodec(
+            self.plan.inputs, self.plan.outputs, self._limits, device_cores=settings.device.cores or ()
         )
         self._counter = RequestCounter()
         self._warm_up_s = self.device_s
+        self._splitting = "" if unsplit is None else "served whole, to be split"
+        if unsplit is not None:
+            threading.Thread(target=self._split_beside, args=(unsplit,), name="split", daemon=True).start()
 
     def __serve_build_asgi_app__(self) -> FastAPI:
         """The ASGI application, built by Serve once the model is loaded."""
         name = self.settings.model
         app = FastAPI(title=f"dlir-serve: {name}", **ROUTE_OPTIONS)
         install_errors(app)
+        app.add_middleware(DirectPost, path="/infer", handler=self._infer_http)
 
         @app.get("/", summary="Model metadata")
         @app.get("/versions/{version}", summary="Model metadata of a version")
-        async def metadata(version: str = MODEL_VERSION) -> Response:
-            self._check_version(version)
-            return Response(encode_json(await self.metadata()), media_type=_JSON)
+        async def metadata(version: str = "") -> Response:
+            return Response(encode_json(await self.metadata(version)), media_type=_JSON)
 
         @app.get("/config", summary="Model configuration")
         @app.get("/versions/{version}/config", summary="Model configuration of a version")
-        async def config(version: str = MODEL_VERSION) -> Response:
-            self._check_version(version)
-            return Response(encode_json(await self.config()), media_type=_JSON)
+        async def config(version: str = "") -> Response:
+            return Response(encode_json(await self.config(version)), media_type=_JSON)
 
         @app.get("/stats", summary="Statistics")
         @app.get("/versions/{version}/stats", summary="Statistics of a version")
-        async def statistics(version: str = MODEL_VERSION) -> Response:
-            self._check_version(version)
-            answer = StatisticsAnswer(model_stats=(await self.statistics(),))
+        async def statistics(version: str = "") -> Response:
+            answer = StatisticsAnswer(model_stats=(await self.statistics(version),))
             return Response(encode_json(answer), media_type=_JSON)
 
         @app.get("/ready", summary="Is the model ready?")
         @app.get("/versions/{version}/ready", summary="Is the version ready?")
-        async def ready(version: str = MODEL_VERSION) -> Response:
+        async def ready(version: str = "") -> Response:
             self._check_version(version)
             return Response()
 
         @app.post("/infer", summary="Run the model", openapi_extra=_INFER_DOCS)
         @app.post("/versions/{version}/infer", summary="Run the version", openapi_extra=_INFER_DOCS)
-        async def infer(request: Request, version: str = MODEL_VERSION) -> Response:
+        async def infer(request: Request, version: str = "") -> Response:
             self._check_version(version)
             return await self._infer_http(request)
 
@@ -138,13 +160,37 @@ class ModelIngress(SplitModel):
         with self._counter.counting():
             return await super().infer(inputs, priority=priority, timeout_s=timeout_s, deadline_s=deadline_s)
 
+    def reconfigure(self, user_config: dict[str, Any]) -> None:
+        """Called by Serve with ``user_config``, at the start and when it changes; a wrong change is not adopted.
+
+        Raises:
+            ConfigError: If it is wrong at the start.
+        """
+        try:
+            live = live_config(user_config, self._stated_settings.device)
+        except ConfigError as error:
+            if not self._has_been_configured:
+                raise
+            logger.error("%s", error)
+            self._refusal = str(error)
+            return
+        self._has_been_configured, self._refusal = True, ""
+        device = None if live.device is None else live.device.over(self._stated_settings.device)
+        self.apply(live.over(self._stated_settings), device)
+
     async def infer_grpc(self, message: bytes) -> bytes | ErrorReply:
         """The serialised ``ModelInferResponse`` to a serialised ``ModelInferRequest``, or the error for the client."""
         try:
-            wanted = decode_model_infer(message, self.plan.inputs, self.plan.outputs, self._limits)
-            outputs = await self._infer_wanted(wanted)
+            self._check_version(decode_address(message)[1])
+            wanted = await self._codec.decode_grpc(message)
+            outputs, parameters = await self._infer_wanted(wanted)
             return encode_model_infer(
-                self.settings.model, MODEL_VERSION, wanted.request_id, outputs, wanted.requested_outputs
+                self.settings.model,
+                self.settings.version,
+                wanted.request_id,
+                outputs,
+                wanted.requested_outputs,
+                parameters,
             )
         except Exception as error:
             fault_id = uuid4().hex[:12]
@@ -153,18 +199,53 @@ class ModelIngress(SplitModel):
                 logger.error("internal error %s", fault_id, exc_info=error)
             return reply
 
-    async def metadata(self) -> ModelMetadata:
+    async def metadata(self, version: str = "") -> ModelMetadata:
         """What the model takes and gives."""
-        return model_metadata(self.plan, name=self.settings.model, versions=(MODEL_VERSION,))
+        self._check_version(version)
+        return model_metadata(self.plan, name=self.settings.model, versions=(self.settings.version,))
 
-    async def config(self) -> ModelConfigAnswer:
+    async def config(self, version: str = "") -> ModelConfigAnswer:
         """How the model is served."""
-        served = {"device": self.settings.device.device, "mode": self.settings.device.mode}
+        self._check_version(version)
+        served = {"device": self.settings.device.device, "mode": self.in_force.mode}
         return model_config(self.plan, name=self.settings.model, served=served)
 
-    async def statistics(self) -> ModelStatistics:
+    async def statistics(self, version: str = "") -> ModelStatistics:
         """Counters of this replica."""
-        return self._counter.statistics(self.settings.model, MODEL_VERSION, device_s=self.device_s - self._warm_up_s)
+        self._check_version(version)
+        return self._counter.statistics(
+            self.settings.model, self.settings.version, device_s=self.device_s - self._warm_up_s
+        )
+
+    async def served(self) -> ServedModel:
+        """What this replica serves."""
+        return ServedModel(
+            version=self.settings.version,
+            fingerprint=self._fingerprint,
+            config=self._config,
+            is_declared=self._is_declared,
+            remark=self._remark(),
+        )
+
+    def _split_beside(self, unsplit: Unsplit) -> None:
+        """Have the model split while it is served whole, and go on with the blocks."""
+
+        def tell(progress: str) -> None:
+            self._splitting = f"served whole, being split: {progress}"
+
+        try:
+            self.serve_plan(split_beside(unsplit, tell))
+            self._splitting = ""
+        except Exception as error:
+            logger.exception("model %r is not split", self.settings.model)
+            self._splitting = f"served whole, cannot be split: {cause_of(error)}"
+
+    def _remark(self) -> str:
+        if self._refusal:
+            return f"serves on with its old settings: {self._refusal}"
+        if self._claim is not None and self._claim != self.in_force:
+            return "the device keeps its settings until all user_config of its models agree, see /v2/devices"
+        return self._splitting
 
     async def _infer_http(self, request: Request) -> Response:
         headers = request.headers
@@ -172,38 +253,34 @@ class ModelIngress(SplitModel):
             await read_body(request, self._limits.max_body_bytes), headers.get("content-encoding"), self._limits
         )
         length = parse_header_length(headers.get("inference-header-content-length"))
-        wanted = decode_infer_request(body, length, self.plan.inputs, self.plan.outputs, self._limits)
-        outputs = await self._infer_wanted(wanted)
-        encoded = encode_infer_response(
-            self.settings.model, MODEL_VERSION, wanted.request_id, outputs, wanted.requested_outputs
+        wanted = await self._codec.decode(body, length)
+        outputs, parameters = await self._infer_wanted(wanted)
+        encoded = await self._codec.encode(
+            self.settings.model,
+            self.settings.version,
+            wanted.request_id,
+            outputs,
+            wanted.requested_outputs,
+            parameters,
         )
-        response = Response(encoded.body, media_type=encoded.content_type)
-        if encoded.header_length is not None:
-            response.headers["inference-header-content-length"] = str(encoded.header_length)
-        return response
+        return response_in_pieces(encoded.body, encoded.headers)
 
-    async def _infer_wanted(self, wanted: InferRequest) -> Outputs:
+    async def _infer_wanted(self, wanted: InferRequest) -> tuple[Outputs, dict[str, Any] | None]:
+        """The outputs, and what the answer's parameters shall say."""
         timeout_s = None if wanted.timeout_us is None else wanted.timeout_us / 1e6
-        return await self.infer(wanted.tensors, priority=wanted.priority, timeout_s=timeout_s)
+        deadline_s = None if wanted.deadline_us is None else wanted.deadline_us / 1e6
+        if not wanted.explain:
+            inference = self.infer(wanted.tensors, priority=wanted.priority, timeout_s=timeout_s, deadline_s=deadline_s)
+            return await inference, None
+        with self._counter.counting():
+            outputs, explanation = await self.infer_explained(
+                wanted.tensors, priority=wanted.priority, timeout_s=timeout_s, deadline_s=deadline_s
+            )
+        return outputs, {"explanation": None if explanation is None else plain_explanation(explanation)}
 
     def _check_version(self, version: str) -> None:
-        if version != MODEL_VERSION:
+        if version not in ("", self.settings.version):
             raise UnknownVersionError(
-                f"model {self.settings.model!r} has no version {version!r}; it is served in version {MODEL_VERSION}"
-            )
-
-
-def check_servable(plan: SplitPlan) -> None:
-    """Pass if the protocol can carry everything that the model takes and gives.
-
-    Raises:
-        UnsupportedFeatureError: It names the input or output, and its type.
-    """
-    for spec in plan.inputs:
-        check_carried("input", spec)
-    for spec in plan.outputs:
-        check_carried("output", spec)
-        if spec.kind == "optional":
-            raise UnsupportedFeatureError(
-                f"output '{spec.name}' of the model is optional; the protocol has no way to say that it is absent"
+                f"model {self.settings.model!r} has no version {version[:100]!r}; it is served in version "
+                f"{self.settings.version}"
             )

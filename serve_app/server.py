@@ -62,7 +62,7 @@ class Server:
             "RAY_worker_niceness": "0",
         }
         if self.uses_haproxy:
-            environment |= _haproxy_environment(self._folder)
+            environment |= haproxy_environment(self._folder)
         command = [sys.executable, "-m", "serve_app.serve_run", str(config_path)]
         with self.log_path.open("wb") as log:
             self._process = subprocess.Popen(
@@ -93,10 +93,11 @@ class Server:
                 raise StartFailedError(f"Serve ended with code {self._process.returncode}:\n{self._log_tail()}")
             states = self._model_states()
             report({name: states[name][0] if name in states else "WAITING" for name in wanted})
-            failed = {name: reason for name, (state, reason) in states.items() if state == "UNAVAILABLE"}
+            failed = {name: states[name][1] for name in wanted if states.get(name, ("", ""))[0] == "UNAVAILABLE"}
             if failed:
                 raise StartFailedError("\n".join(f"model {name!r} failed: {why}" for name, why in failed.items()))
-            if all(states.get(name, ("", ""))[0] == "READY" and self._is_ready(name) for name in wanted):
+            ready = [name for name in wanted if states.get(name, ("", ""))[0] == "READY" and self._is_ready(name)]
+            if ready == wanted and self._answers("/v2/health/live"):
                 return
             waited_s = time.monotonic() - started_s
             if waited_s > START_LIMIT_S:
@@ -145,14 +146,17 @@ class Server:
 
     def _model_states(self) -> dict[str, tuple[str, str]]:
         try:
-            answer = httpx.get(f"{self.url}/v2/models", timeout=5.0)
+            answer = httpx.get(f"{self.url}/v2/models?served=true", timeout=5.0)
             return {entry["name"]: (entry["state"], entry["reason"]) for entry in answer.json()}
         except (httpx.HTTPError, ValueError, TypeError, KeyError):
             return {}
 
     def _is_ready(self, model: str) -> bool:
+        return self._answers(f"/v2/models/{model}/ready")
+
+    def _answers(self, path: str) -> bool:
         try:
-            return httpx.get(f"{self.url}/v2/models/{model}/ready", timeout=5.0).status_code == 200
+            return httpx.get(f"{self.url}{path}", timeout=5.0).status_code == 200
         except httpx.HTTPError:
             return False
 
@@ -175,7 +179,7 @@ def has_haproxy() -> bool:
         return False
 
 
-def _haproxy_environment(folder: Path) -> dict[str, str]:
+def haproxy_environment(folder: Path) -> dict[str, str]:
     """HAProxy's files in this run's folder, its side ports free ones: the defaults are fixed for the machine."""
     return {
         "RAY_SERVE_HAPROXY_CONFIG_FILE_LOC": str(folder / "haproxy.cfg"),

@@ -7,6 +7,7 @@ ours: 500, with an id that the caller of ``error_reply`` puts into the log besid
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 from dataclasses import dataclass
 
@@ -16,7 +17,9 @@ from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError, 
 
 from deployments.runtime import errors as runtime
 from deployments.scheduling import errors as scheduling
+from serve_app import errors as server
 from serve_app.protocol import errors as protocol
+from split_tool.errors import SplitToolError
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,7 @@ class Status:
 
 
 BAD_REQUEST = Status(400, "INVALID_ARGUMENT")
+NOT_ALLOWED = Status(403, "PERMISSION_DENIED")
 NOT_FOUND = Status(404, "NOT_FOUND")
 TOO_LARGE = Status(413, "RESOURCE_EXHAUSTED")
 UNSUPPORTED_MEDIA_TYPE = Status(415, "UNIMPLEMENTED")
@@ -54,6 +58,14 @@ STATUS_OF: dict[type[BaseException], Status] = {
     protocol.UnknownModelError: NOT_FOUND,
     protocol.UnknownVersionError: NOT_FOUND,
     protocol.ModelNotReadyError: UNAVAILABLE,
+    protocol.CodecProcessDiedError: UNAVAILABLE,
+    server.ConfigError: BAD_REQUEST,
+    server.LoadFailedError: BAD_REQUEST,
+    server.ModelControlOffError: NOT_ALLOWED,
+    server.ModelMissingError: NOT_FOUND,
+    server.RepositoryMissingError: NOT_FOUND,
+    server.RepositoryPathError: BAD_REQUEST,
+    SplitToolError: BAD_REQUEST,
     scheduling.QueueFullError: FULL,
     scheduling.ModelQueueFullError: FULL,
     scheduling.RefusedError: FULL,
@@ -81,7 +93,8 @@ class ErrorReply:
         http: HTTP status.
         grpc: Name of the ``grpc.StatusCode``.
         message: For the client.
-        headers: HTTP headers.
+        headers: HTTP headers. ``Error-Class``, with ``Error-Args`` (JSON) where it takes more than the message to build
+            one, lets a Python client raise the same error; a fault has neither.
         body: ``{"error": message}`` as JSON.
         is_fault: The error is not in the table: log it, with the id given to ``error_reply``.
     """
@@ -114,6 +127,10 @@ def error_reply(error: BaseException, *, fault_id: str) -> ErrorReply:
     is_fault = status is INTERNAL
     message = f"internal error {fault_id}: the server's log has the details under this id" if is_fault else str(error)
     headers = {"Content-Type": "application/json"}
+    if not is_fault:
+        headers["Error-Class"] = type(error).__name__
+        if isinstance(error, scheduling.SchedulingError):  # built from more than its message
+            headers["Error-Args"] = json.dumps(error.args)
     if status.retry_after_s is not None:
         headers["Retry-After"] = str(_retry_after_s(error, status.retry_after_s))
     return ErrorReply(

@@ -18,16 +18,21 @@ MORE_BLOCKS = 2
 """So many more where one operator sets the longest block: the others get shorter, and with them the usual wait."""
 
 
+def wanted_block_ms(request: SplitRequest, whole_ms: float) -> float:
+    """The longest block that the request is content with: what it says, or an even share."""
+    if request.max_block_ms is not None:
+        return request.max_block_ms
+    return EVEN_BLOCK_MS if request.blocks is None else whole_ms / request.blocks
+
+
 def choose_num_blocks(request: SplitRequest, longest_ms: Sequence[float], cuts_ms: Callable[[int], float]) -> int:
-    """Number of blocks to aim at.
+    """Number of blocks to aim at where no number was asked for.
 
     Args:
         request: What the user asked for.
         longest_ms: The smallest longest block for 1, 2, ... blocks.
         cuts_ms: What all cuts of that partition cost, by number of blocks; asked only where nothing was asked for.
     """
-    if request.blocks is not None:
-        return min(request.blocks, len(longest_ms))
     if request.max_block_ms is not None:
         floor_ms = min(longest_ms)
         goal_ms = max(AIM * request.max_block_ms, floor_ms * 1.02)

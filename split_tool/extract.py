@@ -20,14 +20,22 @@ MAX_EMBEDDED_BYTES = 1_500_000_000
 """Weights over this go into a second file beside the block: a protobuf file ends at 2 GiB."""
 
 
-def write_block(target: Target, parts: BlockParts, types: Mapping[str, TensorSpec], path: Path) -> None:
-    """Write one block of the target to ``path``.
+def write_block(
+    target: Target,
+    parts: BlockParts,
+    types: Mapping[str, TensorSpec],
+    path: Path,
+    *,
+    max_embedded_bytes: int = MAX_EMBEDDED_BYTES,
+) -> None:
+    """Write one block of the target to ``path``; of the weights beside it, one at a time is read.
 
     Args:
         target: The graph that is cut.
         parts: What the block consists of.
         types: Type of each crossing value that the block reads; model inputs come from the target.
         path: The file; large weights go to ``path`` with ``.data`` appended.
+        max_embedded_bytes: Size of a block from which on they do.
 
     Raises:
         ModelRefusedError: If an external weight cannot be read.
@@ -35,7 +43,7 @@ def write_block(target: Target, parts: BlockParts, types: Mapping[str, TensorSpe
     model = block_model(target, parts, types)
     external = [tensor for tensor in tensors_of(model) if tensor.data_location == TensorProto.EXTERNAL]
     size = sum(_stored_bytes(tensor) for tensor in external)
-    if size + model.ByteSize() <= MAX_EMBEDDED_BYTES:
+    if size + model.ByteSize() <= max_embedded_bytes:
         for tensor in external:
             _load(tensor, target.folder)
     else:

@@ -10,8 +10,12 @@ import numpy as np
 import onnxruntime as ort
 
 from split_tool.chain import Chain
+from split_tool.turns import turn
 
 WARM_UP_RUNS = 2
+
+MIN_TIME_MS = 1e-6
+"""No run counts as free: a coarse clock does not see short ones, and shares of nothing mean nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +63,8 @@ def measure(
         on_round: Told the share of the work that is done.
     """
     for _ in range(WARM_UP_RUNS):
-        whole()
+        with turn():
+            whole()
         chain.run_timed(feeds, keep)
     wholes_s: list[float] = []
     blocks_s: list[list[float]] = []
@@ -67,15 +72,17 @@ def measure(
     while len(wholes_s) < min_rounds or (len(wholes_s) < max_rounds and time.perf_counter() - begin_s < budget_s):
         if len(wholes_s) % 2:
             blocks_s.append(chain.run_timed(feeds, keep))
-        run_s = chain.clock()
-        whole()
-        wholes_s.append(chain.clock() - run_s)
+        with turn():
+            run_s = chain.clock()
+            whole()
+            wholes_s.append(chain.clock() - run_s)
         if len(blocks_s) < len(wholes_s):
             blocks_s.append(chain.run_timed(feeds, keep))
-        on_round(min(1.0, max(len(wholes_s) / max_rounds, (time.perf_counter() - begin_s) / budget_s)))
-    blocks = np.asarray(blocks_s) * 1000
+        passed = (time.perf_counter() - begin_s) / max(budget_s, MIN_TIME_MS)
+        on_round(min(1.0, max(len(wholes_s) / max_rounds, passed)))
+    blocks = np.maximum(np.asarray(blocks_s) * 1000, MIN_TIME_MS)
     chains = blocks.sum(axis=1)
-    isolated = np.asarray(wholes_s) * 1000
+    isolated = np.maximum(np.asarray(wholes_s) * 1000, MIN_TIME_MS)
     return Measurement(
         isolated_ms=float(np.median(isolated)),
         chain_ms=float(np.median(chains)),

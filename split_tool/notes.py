@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections import Counter
 
 from split_tool.plan import SplitRequest
-from split_tool.search import Trial
+from split_tool.search import MAX_BLOCKS, Trial
 
 SHARED_BYTES = 1_000_000
 """Weights copied into several blocks are mentioned from this size on."""
 
 BUSY_SPREAD = 0.15
 """Times of the whole model that vary more than this were measured on a machine that did something else as well."""
+
+NEAR = 0.8
+"""An operator of at least this share of the wanted block is named as what sets the longest one."""
 
 HEAVY_STEP = 0.4
 """An operator that takes at least this share of the model is named."""
@@ -33,6 +36,7 @@ def _count_notes(trial: Trial, request: SplitRequest) -> list[str]:
     places = len(trial.cutting.costs.positions)
     if request.blocks is not None and num_blocks < request.blocks:
         why = f"there are only {places} places for a cut" if places else "there is no place for a cut"
+        why = "more are never made" if num_blocks == MAX_BLOCKS else why
         return [f"{request.blocks} blocks were asked for, {num_blocks} made: {why}"]
     if num_blocks == 1 and request.blocks is None and request.max_block_ms is None:
         return [f"not split: no cut paid ({trial.measured.isolated_ms:.2f} ms in all)"]
@@ -58,10 +62,10 @@ def _floor_notes(trial: Trial, request: SplitRequest) -> list[str]:
     named = f"{node.op_type} giving {node.output[0]!r}"
     limit = request.max_block_ms
     if limit is not None and trial.longest_ms > limit:
-        return [
-            f"blocks of {limit:g} ms cannot be reached: the longest is {trial.longest_ms:.2f} ms, and no cut gets "
-            f"below the largest operator, or part of one, that slicing leaves ({named}, {costs.step_ms[step]:.2f} ms)"
-        ]
+        why = f"no cut gets below the largest operator or part of one ({named}, {costs.step_ms[step]:.2f} ms)"
+        if costs.step_ms[step] < NEAR * limit:
+            why = "what a cut costs, or how times vary, leaves no shorter ones"
+        return [f"blocks of {limit:g} ms cannot be reached: the longest is {trial.longest_ms:.2f} ms, and {why}"]
     if share >= HEAVY_STEP and len(costs.step_ms) > 1:
         return [f"one operator ({named}) takes {share:.0%} of the time: no cut between operators gets below it"]
     return []

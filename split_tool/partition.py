@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -44,14 +45,45 @@ class Costs:
 
 def longest_by_blocks(costs: Costs, max_blocks: int) -> list[float]:
     """The smallest longest block, in ms, for 1, 2, ... blocks, as far as there are positions."""
-    ends, starts = _edges(costs)
-    num = min(max_blocks, len(costs.positions) + 1)
-    best = ends[1:] - starts[0]
-    result = [float(best[-1])]
-    for _ in range(1, num):
-        best = _next_longest(best, ends, starts)
-        result.append(float(best[-1]))
-    return result
+    return _curve(costs).up_to(min(max_blocks, len(costs.positions) + 1))
+
+
+class _Curve:
+    """The smallest longest block by number of blocks, computed as far as somebody asked; each layer builds on the last.
+
+    Attributes:
+        values: In ms, for 1, 2, ... blocks.
+    """
+
+    def __init__(self, costs: Costs) -> None:
+        self._ends, self._starts = _edges(costs)
+        self._best = self._ends[1:] - self._starts[0]
+        self.values = [float(self._best[-1])]
+
+    def up_to(self, num_blocks: int) -> list[float]:
+        """The values for 1 to ``num_blocks`` blocks."""
+        while len(self.values) < num_blocks:
+            self._best = _next_longest(self._best, self._ends, self._starts)
+            self.values.append(float(self._best[-1]))
+        return self.values[:num_blocks]
+
+
+_curve = lru_cache(maxsize=4)(_Curve)
+"""A partition, and choosing how many blocks it has, ask for the same curve again and again."""
+
+
+def thinned(costs: Costs, max_positions: int) -> Costs:
+    """The same with at most ``max_positions`` places for a cut: the cheapest of each of so many rows of neighbours."""
+    num = len(costs.positions)
+    if num <= max_positions:
+        return costs
+    rows = pairwise(at * num // max_positions for at in range(max_positions + 1))
+    kept = [min(range(start, stop), key=lambda at: costs.cut_ms[at]) for start, stop in rows]
+    return replace(
+        costs,
+        positions=tuple(costs.positions[at] for at in kept),
+        cut_ms=tuple(costs.cut_ms[at] for at in kept),
+    )
 
 
 def partition(costs: Costs, num_blocks: int, *, bound_ms: float = 0.0) -> tuple[int, ...]:

@@ -78,13 +78,14 @@ class SlicedOperator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     Attributes:
         output: Name of the value it gives.
         op_type: Its type in the graph that was cut.
-        axis: What each part has its share of: output ``channels``, output ``columns``, or ``rows`` of an image.
-        num_slices: Number of parts; a Concat joins them.
+        axis: What each part has its share of: output ``channels``, output ``columns``, ``rows`` of an image, or the
+            operators of the ``branches`` of an If.
+        num_slices: Number of parts.
     """
 
     output: str
     op_type: str
-    axis: Literal["channels", "columns", "rows"]
+    axis: Literal["channels", "columns", "rows", "branches"]
     num_slices: int
 
 
@@ -225,14 +226,17 @@ class SplitPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         (folder / PLAN_FILE).write_bytes(encoded + b"\n")
 
     @classmethod
-    def load(cls, folder: Path) -> SplitPlan:
+    def load(cls, folder: Path | str) -> SplitPlan:
         """The plan in ``folder``; its files are not read (see ``check_files``).
+
+        Args:
+            folder: A folder that ``split`` has written.
 
         Raises:
             PlanNotFoundError: If there is no ``plan.json``.
             PlanInvalidError: If it is no plan of this schema version.
         """
-        path = folder / PLAN_FILE
+        path = Path(folder) / PLAN_FILE
         try:
             raw = path.read_bytes()
         except OSError as error:

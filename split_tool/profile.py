@@ -11,10 +11,10 @@ import numpy as np
 import onnxruntime as ort
 from onnx import ModelProto
 
-from split_tool.errors import ModelRefusedError
 from split_tool.graph import CutGraph
 from split_tool.plan import TensorSpec
-from split_tool.sessions import Device, Target, one_line, open_session, probing_model, session_options
+from split_tool.sessions import Device, Target, open_session, probing_model, run_session, session_options
+from split_tool.turns import turn
 from split_tool.values import size_bytes, spec_from_runtime
 
 MIN_STEP_MS = 0.001
@@ -57,7 +57,7 @@ def probe(target: Target, graph: CutGraph, feeds: Mapping[str, ort.OrtValue], de
         spec = spec_from_runtime(name, reported[name].type, reported[name].shape)
         if spec is not None:
             types[name] = spec
-    values = _run(session, names, feeds) if names else {}
+    values = run_session(session, names, feeds) if names else {}
     return Probe(
         types=types,
         shapes={n: tuple(v.shape()) if v.has_value() and v.is_tensor() else None for n, v in values.items()},
@@ -83,17 +83,10 @@ def step_costs_ms(
     session = open_session(model, device, options, external_folder=target.folder)
     names = list(dict.fromkeys(value.name for value in model.graph.output))
     for _ in range(num_runs + 1):
-        _run(session, names, feeds)
+        with turn():
+            run_session(session, names, feeds)
     times = _times_by_node(Path(session.end_profiling()), num_runs)
     return tuple(max(times.get(index, 0.0), MIN_STEP_MS) for index in graph.steps)
-
-
-def _run(session: ort.InferenceSession, names: list[str], feeds: Mapping[str, ort.OrtValue]) -> dict[str, ort.OrtValue]:
-    taken = {value.name: feeds[value.name] for value in session.get_inputs() if value.name in feeds}
-    try:
-        return dict(zip(names, session.run_with_ort_values(names, taken), strict=True))
-    except Exception as error:  # the runtime raises several unrelated classes
-        raise ModelRefusedError(f"ONNX Runtime cannot run the model: {one_line(error)}") from error
 
 
 def _times_by_node(file: Path, num_runs: int) -> dict[int, float]:

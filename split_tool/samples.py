@@ -111,6 +111,8 @@ def _dimension_defaults() -> Iterator[Callable[[TensorSpec, int], int]]:
     yield lambda spec, axis: 1 if axis == 0 else 64
     yield lambda spec, axis: 1 if axis == 0 else 512
     yield lambda spec, axis: 1
+    yield lambda spec, axis: 512 if axis == 1 and len(spec.shape or ()) == 2 else 1  # pieces of a signal, with state
+    yield lambda spec, axis: 256 if axis == 1 and len(spec.shape or ()) == 2 else 1
     yield lambda spec, axis: 2
     yield lambda spec, axis: 8
 

@@ -48,11 +48,16 @@ def captured_names(node: NodeProto) -> tuple[str, ...]:
     return tuple(names)
 
 
+def defined_names(graph: GraphProto) -> Iterator[str]:
+    """Names that a graph defines itself: inputs, initializers and what its nodes make."""
+    yield from (value.name for value in graph.input)
+    yield from (tensor.name for tensor in graph.initializer)
+    yield from (tensor.values.name for tensor in graph.sparse_initializer)
+    yield from (name for node in graph.node for name in node.output if name)
+
+
 def _free_names(graph: GraphProto) -> Iterator[str]:
-    own = {value.name for value in graph.input}
-    own.update(tensor.name for tensor in graph.initializer)
-    own.update(tensor.values.name for tensor in graph.sparse_initializer)
-    own.update(name for node in graph.node for name in node.output)
+    own = set(defined_names(graph))
     for node in graph.node:
         yield from (name for name in node.input if name and name not in own)
         yield from (name for name in captured_names(node) if name not in own)

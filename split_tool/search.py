@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,7 +14,7 @@ import onnxruntime as ort
 from split_tool.choose import AIM, choose_num_blocks
 from split_tool.cutting import Cutting
 from split_tool.measure import Measurement, measure
-from split_tool.partition import Costs, cuts_ms, longest_by_blocks, partition
+from split_tool.partition import Costs, cuts_ms, longest_by_blocks, partition, thinned
 from split_tool.plan import SplitRequest, TradeOff
 from split_tool.progress import Report
 
@@ -27,6 +27,8 @@ SLACK = 0.05
 
 MAX_AUTO_OVERHEAD = 0.05
 MAX_BLOCKS = 64
+MAX_PLACES = 1000
+"""How many blocks a graph should have is judged by so many places for a cut; where they lie, by all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +112,9 @@ def search(
 
 
 def _wanted_blocks(costs: Costs, request: SplitRequest) -> int:
+    if request.blocks is not None:
+        return min(request.blocks, MAX_BLOCKS)
+    costs = thinned(costs, MAX_PLACES)
     longest_ms = longest_by_blocks(costs, MAX_BLOCKS)
     return choose_num_blocks(request, longest_ms, lambda count: cuts_ms(costs, _cheap_cuts(costs, count, request)))
 
@@ -136,14 +141,15 @@ def _refine(cutting: Cutting, num_blocks: int, request: SplitRequest, bench: Ben
             loser = trial
         if loser is not None:
             shutil.rmtree(loser.files[0].parent)
-        predicted_ms = [cutting.costs.block_ms(*ends) for ends in _ends(cutting, cuts)]
+        predicted_ms = max(cutting.costs.block_ms(*ends) for ends in _ends(cutting, cuts))
         cutting = corrected(cutting, cuts, trial.measured.quiet_block_ms)
         wanted = num_blocks if request.max_block_ms is None else _wanted_blocks(cutting.costs, request)
-        if abs(trial.quiet_longest_ms / max(predicted_ms) - 1) <= AGREEMENT and attempt > 0 and wanted == num_blocks:
+        agrees = abs(trial.quiet_longest_ms - predicted_ms) <= AGREEMENT * predicted_ms
+        if agrees and attempt > 0 and wanted == num_blocks:
             break
         num_blocks = wanted
     assert best is not None
-    return Trial(cutting=cutting, cuts=best.cuts, files=best.files, measured=best.measured)
+    return replace(best, cutting=cutting)
 
 
 def _rank(trial: Trial, request: SplitRequest) -> tuple[float, int]:
@@ -174,9 +180,9 @@ def trade_off(trial: Trial) -> tuple[TradeOff, ...]:
     Step costs are as corrected by the measured blocks; costs of cuts are scaled so that they add up to the overhead
     that was measured. One to about twice as many blocks as were made.
     """
-    costs, chosen = trial.cutting.costs, len(trial.cuts) + 1
+    estimated_ms, chosen = cuts_ms(trial.cutting.costs, trial.cuts), len(trial.cuts) + 1
+    costs = thinned(trial.cutting.costs, MAX_PLACES)
     measured_ms = max(trial.measured.overhead, 0.0) * trial.measured.isolated_ms
-    estimated_ms = cuts_ms(costs, trial.cuts)
     scale = measured_ms / estimated_ms if estimated_ms > 0 else 1.0
     points: list[TradeOff] = []
     for count, longest_ms in enumerate(longest_by_blocks(costs, min(2 * chosen + 2, MAX_BLOCKS)), start=1):

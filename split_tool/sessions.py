@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -106,6 +106,21 @@ def open_session(
         return ort.InferenceSession(content, options, providers=[device.provider])
     except Exception as error:  # the runtime raises a dozen unrelated classes, ValueError and RuntimeError among them
         raise ModelRefusedError(f"ONNX Runtime {ort.__version__} cannot load the model: {one_line(error)}") from error
+
+
+def run_session(
+    session: ort.InferenceSession, names: Sequence[str], feeds: Mapping[str, ort.OrtValue]
+) -> dict[str, ort.OrtValue]:
+    """The values named, made with those of ``feeds`` that the session takes.
+
+    Raises:
+        ModelRefusedError: If ONNX Runtime cannot run it; the message holds its reason in one line.
+    """
+    taken = {value.name: feeds[value.name] for value in session.get_inputs() if value.name in feeds}
+    try:
+        return dict(zip(names, session.run_with_ort_values(list(names), taken), strict=True))
+    except Exception as error:  # the runtime raises several unrelated classes
+        raise ModelRefusedError(f"ONNX Runtime cannot run the model: {one_line(error)}") from error
 
 
 def one_line(error: Exception) -> str:

@@ -1,8 +1,9 @@
 """Along which axes one operator can be computed in parts that do not depend on each other (pure).
 
 Three axes are known. **channels**: output channels of Conv and ConvTranspose, each part with its own rows of the
-weights. **columns**: output columns of MatMul and Gemm, likewise. **rows**: the first spatial axis of Conv and LRN;
-each part reads its rows of the input with the rows around them that the kernel reaches.
+weights; where there are groups, whole ones, each part with its channels of the input. **columns**: output columns of
+MatMul and Gemm, likewise. **rows**: the first spatial axis of Conv and LRN; each part reads its rows of the input with
+the rows around them that the kernel reaches. A tensor that a fused convolution adds is cut like the output.
 """
 
 from __future__ import annotations
@@ -138,7 +139,7 @@ def slice_ways(
     constant = [name in weights or not name for name in node.input]
     key = domain_of(node.domain), node.op_type
     if key == ("", "ConvTranspose"):
-        if all(constant[1:]) and attributes_of(node).get("group", 1) == 1:
+        if all(constant[1:]) and group_of(node) == 1:
             return _useful(_channels(weights[node.input[1]][1]))
     elif key in (("", "MatMul"), ("", "Gemm"), ("com.microsoft", "FusedGemm")):
         if (
@@ -165,19 +166,35 @@ def is_sliceable_bias(node: NodeProto, weights: Mapping[str, tuple[int, ...]]) -
 def _convolution_ways(
     node: NodeProto, weights: Mapping[str, tuple[int, ...]], input_shape: tuple[int | str | None, ...] | None
 ) -> tuple[SliceWay, ...]:
-    """Channels where weights are constant and there are no groups and no summand; rows where the height is fixed."""
-    if any(node.input[3:]) or any(name and name not in weights for name in node.input[1:]):
+    """Channels, in whole groups, where weights are constant; rows where the height is fixed too."""
+    if any(name and name not in weights for name in node.input[1:3]):
         return ()
     weight = weights[node.input[1]]
-    ways: list[SliceWay] = []
-    if attributes_of(node).get("group", 1) == 1:
-        ways.append(_channels(weight[0]))
+    group = group_of(node)
+    units = CHANNEL_UNITS if group == 1 else _group_units(weight[0] // group, weight[1])
+    ways = [SliceWay(axis="channels", length=weight[0], units=units)]
     window = window_of(node, weight[2])
     if window is not None and input_shape is not None and all(isinstance(axis, int) for axis in input_shape[1:]):
         height = input_shape[2]
         assert isinstance(height, int)
         ways.append(SliceWay(axis="rows", length=window.output_length(height), units=(1,)))
     return _useful(*ways)
+
+
+def group_of(node: NodeProto) -> int:
+    """Number of groups of a convolution, 1 if it has none."""
+    group = attributes_of(node).get("group", 1)
+    assert isinstance(group, int)
+    return group
+
+
+def _group_units(made: int, read: int) -> tuple[int, ...]:
+    """Units of output channels that are whole groups, each of ``made`` output and ``read`` input channels.
+
+    Input and output channels of a part are whole blocks of the blocked layout, too.
+    """
+    groups = (math.lcm(unit // math.gcd(made, unit), unit // math.gcd(read, unit)) for unit in CHANNEL_UNITS)
+    return tuple(dict.fromkeys(made * count for count in groups))
 
 
 def _channels(length: int) -> SliceWay:

@@ -1,44 +1,23 @@
 """Rewrites a graph so that one operator becomes several, each a part of its result, and a Concat of the parts.
 
-Channels and columns take their rows of the weights and read the whole input; nothing is copied but the parts of the
-result, once. Rows read their part of the input through a Slice. On ONNX Runtime's blocked layout a tensor that counts
-as ``(batch, channels, height, width)`` lies in memory as ``(batch, channels / block, height, width * block)``; Slice
-and Concat along the height see it through a Reshape to that, which costs nothing inside a block.
+Channels and columns take their rows of the weights and read the whole input, or the channels of their groups. Rows read
+their part of the input (``slice_rows.py``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx import ModelProto, NodeProto, TensorProto, numpy_helper
 from onnx.external_data_helper import set_external_data
 
-from split_tool.scope import domain_of
 from split_tool.sessions import Target
-from split_tool.slice_ways import NCHWC_DOMAIN, SliceWay, attributes_of, is_convolution, window_of
-
-MARK = "split-tool-slice"
-"""Part of the names of everything that slicing adds."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Slicing:
-    """The decision to slice one node.
-
-    Attributes:
-        way: The axis.
-        num_slices: Parts, at least 2.
-        input_shape: Shape of the node's first input as far as it is fixed; rows need all but the batch.
-    """
-
-    way: SliceWay
-    num_slices: int
-    input_shape: tuple[int | str | None, ...] | None = None
+from split_tool.slice_parts import SlicedNode, Slicing, renamed
+from split_tool.slice_rows import in_rows
+from split_tool.slice_ways import attributes_of, group_of, is_convolution
 
 
 def sliced_target(target: Target, slicings: Mapping[int, Slicing], channel_block: int) -> Target:
@@ -63,29 +42,6 @@ def sliced_target(target: Target, slicings: Mapping[int, Slicing], channel_block
     return Target(model=model, folder=target.folder, is_optimised=target.is_optimised)
 
 
-@dataclass(slots=True, kw_only=True)
-class SlicedNode:
-    """What takes the place of a node.
-
-    Attributes:
-        nodes: In run order; the last gives the node's output.
-        tensors: New initializers.
-    """
-
-    nodes: list[NodeProto] = field(default_factory=list)
-    tensors: list[TensorProto] = field(default_factory=list)
-
-    def constant(self, name: str, values: Sequence[int]) -> str:
-        """Add an int64 vector; returns its name."""
-        self.tensors.append(numpy_helper.from_array(np.asarray(values, dtype=np.int64), name))
-        return name
-
-    def add(self, op_type: str, inputs: Sequence[str], output: str, **attributes: Any) -> str:
-        """Add a standard operator; returns the name of its output."""
-        self.nodes.append(helper.make_node(op_type, list(inputs), [output], name=output, **attributes))
-        return output
-
-
 def slice_node(
     node: NodeProto, slicing: Slicing, tensors: Mapping[str, TensorProto], target: Target, channel_block: int
 ) -> SlicedNode:
@@ -93,20 +49,41 @@ def slice_node(
     sizes = slicing.way.sizes(slicing.num_slices)
     bounds = list(pairwise([0, *accumulate(sizes)]))
     if slicing.way.axis == "rows":
-        return _in_rows(node, slicing, bounds, tensors, target, channel_block)
+        return in_rows(node, slicing, bounds, tensors, target.model, channel_block)
     made = SlicedNode()
     parts: list[str] = []
     for index, (start, stop) in enumerate(bounds):
-        part = _renamed(node, index)
+        part = renamed(node, index)
         for place, axis in _weight_axes(node):
             tensor = tensors[node.input[place]]
-            name = f"{node.output[0]}/{MARK}-{index}/{place}"
+            name = f"{part.output[0]}/{place}"
             made.tensors.append(_sliced_tensor(tensor, target.folder, axis, start, stop, name))
             part.input[place] = name
+        if is_convolution(node):
+            _take_channels(made, part, start, stop, tensors[node.input[1]], target.model)
         made.nodes.append(part)
         parts.append(part.output[0])
     made.add("Concat", parts, node.output[0], axis=_joining_axis(node, slicing))
     return made
+
+
+def _take_channels(
+    made: SlicedNode, part: NodeProto, start: int, stop: int, weight: TensorProto, model: ModelProto
+) -> None:
+    """Let a part of a convolution read the input channels of its groups, and its share of a tensor that is added.
+
+    Parts are whole blocks of the blocked layout, which lie in a row, so that a plain Slice takes them.
+    """
+    group = group_of(part)
+    if group > 1:
+        first, last = (end * group // weight.dims[0] for end in (start, stop))
+        for attribute in part.attribute:
+            if attribute.name == "group":
+                attribute.i = last - first
+        read = weight.dims[1]
+        part.input[0] = made.take(part.input[0], f"{part.output[0]}/input", 1, first * read, last * read, model)
+    if len(part.input) > 3 and part.input[3]:
+        part.input[3] = made.take(part.input[3], f"{part.output[0]}/added", 1, start, stop, model)
 
 
 def _joining_axis(node: NodeProto, slicing: Slicing) -> int:
@@ -124,92 +101,6 @@ def _weight_axes(node: NodeProto) -> list[tuple[int, int]]:
     if node.op_type == "ConvTranspose":
         return [(1, 1), *bias]
     return [(1, 0 if attributes_of(node).get("transB", 0) else 1), *bias]
-
-
-def _in_rows(
-    node: NodeProto,
-    slicing: Slicing,
-    bounds: Sequence[tuple[int, int]],
-    tensors: Mapping[str, TensorProto],
-    target: Target,
-    channel_block: int,
-) -> SlicedNode:
-    shape = slicing.input_shape
-    assert shape is not None
-    height = shape[2]
-    assert isinstance(height, int)
-    made = SlicedNode()
-    is_blocked = node.domain == NCHWC_DOMAIN
-    weight = tensors[node.input[1]] if is_convolution(node) else None
-    reads_blocked = is_blocked and _int(shape[1]) >= channel_block  # plain images of few channels are read as they are
-    parts: list[str] = []
-    for index, (start, stop) in enumerate(bounds):
-        mark = f"{node.output[0]}/{MARK}-{index}"
-        first, last, before, after = start, stop, 0, 0
-        part = _renamed(node, index)
-        if weight is not None:
-            window = window_of(node, weight.dims[2])
-            assert window is not None
-            first, last, before, after = window.rows(start, stop, height)
-            _set_pads(part, before, after, len(shape) - 2)
-        rows = node.input[0]
-        if reads_blocked:
-            seen = made.constant(f"{mark}/seen", [0, _int(shape[1]) // channel_block, height, -1])
-            rows = made.add("Reshape", [rows, seen], f"{mark}/blocked")
-        rows = _slice(made, rows, f"{mark}/rows", first, last, target.model)
-        if reads_blocked:
-            as_counted = made.constant(f"{mark}/counted", [0, *map(_int, (shape[1], last - first, shape[3]))])
-            rows = made.add("Reshape", [rows, as_counted], f"{mark}/input")
-        part.input[0] = rows
-        made.nodes.append(part)
-        if is_blocked:
-            assert weight is not None
-            seen = made.constant(f"{mark}/made", [0, weight.dims[0] // channel_block, stop - start, -1])
-            parts.append(made.add("Reshape", [part.output[0], seen], f"{mark}/part"))
-        else:
-            parts.append(part.output[0])
-    if not is_blocked:
-        made.add("Concat", parts, node.output[0], axis=2)
-        return made
-    assert weight is not None
-    joined = made.add("Concat", parts, f"{node.output[0]}/{MARK}/joined", axis=2)
-    whole = made.constant(f"{node.output[0]}/{MARK}/whole", [0, weight.dims[0], bounds[-1][1], -1])
-    made.add("Reshape", [joined, whole], node.output[0])
-    return made
-
-
-def _int(axis: int | str | None) -> int:
-    assert isinstance(axis, int)
-    return axis
-
-
-def _renamed(node: NodeProto, index: int) -> NodeProto:
-    part = NodeProto()
-    part.CopyFrom(node)
-    part.name = f"{node.name or node.output[0]}/{MARK}-{index}"
-    part.output[0] = f"{node.output[0]}/{MARK}-{index}"
-    return part
-
-
-def _set_pads(node: NodeProto, before: int, after: int, rank: int) -> None:
-    """Padding of the first spatial axis; the other axes keep theirs."""
-    attributes = attributes_of(node)
-    old = attributes.get("pads")
-    is_valid = attributes.get("auto_pad") == b"VALID"
-    pads = [int(pad) for pad in old] if isinstance(old, list) and old and not is_valid else [0] * (2 * rank)
-    pads[0], pads[rank] = before, after
-    kept = [a for a in node.attribute if a.name not in ("pads", "auto_pad")]
-    del node.attribute[:]
-    node.attribute.extend([*kept, helper.make_attribute("pads", pads)])
-
-
-def _slice(made: SlicedNode, name: str, output: str, first: int, last: int, model: ModelProto) -> str:
-    """A Slice along axis 2, in the form of the model's opset."""
-    opset = next((entry.version for entry in model.opset_import if domain_of(entry.domain) == ""), 10)
-    if opset < 10:
-        return made.add("Slice", [name], output, starts=[first], ends=[last], axes=[2])
-    ends = [made.constant(f"{output}/{end}", [at]) for end, at in (("first", first), ("last", last), ("axis", 2))]
-    return made.add("Slice", [name, *ends], output)
 
 
 def _sliced_tensor(tensor: TensorProto, folder: Path, axis: int, start: int, stop: int, name: str) -> TensorProto:

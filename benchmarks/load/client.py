@@ -1,4 +1,4 @@
-"""The open-loop client: sends every request when its time has come, however slow the server is.
+"""The way to a server of the Open Inference Protocol v2 over HTTP.
 
 aiohttp was chosen by measuring: a 600 KB POST over loopback cost 0.7 ms of client CPU, httpx 3.4 ms.
 """
@@ -6,22 +6,19 @@ aiohttp was chosen by measuring: a 600 KB POST over loopback cost 0.7 ms of clie
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import aiohttp
+import numpy.typing as npt
 
-from benchmarks.load.arrivals import Arrival
 from benchmarks.load.errors import IsolatedTimeUnknownError, ModelFailedError, ServerUnreachableError
 from benchmarks.load.inputs import PreparedRequest
-from benchmarks.load.report import Outcome
+from benchmarks.load.loops import Failure, Sender
+from serve_app.protocol.client_codec import decode_infer_response
 from split_tool.errors import SplitToolError
 from split_tool.plan import SplitPlan
-
-# The loop's timer rounds up to a millisecond, as much as a small model's whole run; the rest is spent yielding.
-_TIMER_GRAIN_S = 0.0015
 
 
 def open_session(*, timeout_s: float) -> aiohttp.ClientSession:
@@ -75,102 +72,69 @@ def isolated_times_s(metadata: Mapping[str, Any], plans: Path) -> dict[str, floa
     return times_s
 
 
-async def measure_alone(
-    session: aiohttp.ClientSession, url: str, requests: Mapping[str, PreparedRequest], *, num_repeats: int = 3
-) -> dict[str, float]:
-    """Median response time of each model over HTTP with nothing else going on, in seconds, after one warm-up.
+async def measure_alone(sender: Sender, models: Iterable[str], *, num_repeats: int = 3) -> dict[str, float]:
+    """Median response time of each model with nothing else going on, in seconds, after one warm-up.
 
     Raises:
         ModelFailedError: If a model answers with an error.
     """
     times_s: dict[str, float] = {}
     loop = asyncio.get_running_loop()
-    for model, request in requests.items():
+    for model in models:
         samples_s: list[float] = []
         for _ in range(num_repeats + 1):
             start_s = loop.time()
-            failure = await _send(session, url, request)
+            failure = await sender.send(model)
             samples_s.append(loop.time() - start_s)
             if failure is not None:
-                raise ModelFailedError(f"model '{model}' at {url} does not answer: {failure.kind}: {failure.detail}")
+                raise ModelFailedError(f"model '{model}' does not answer: {failure.kind}: {failure.detail}")
         times_s[model] = sorted(samples_s[1:])[num_repeats // 2]
     return times_s
 
 
-async def run_open_loop(
-    session: aiohttp.ClientSession,
-    url: str,
-    arrivals: Sequence[Arrival],
-    requests: Mapping[str, PreparedRequest],
-    *,
-    on_sent: Callable[[Arrival], None] = lambda arrival: None,
-    on_finished: Callable[[Outcome], None] = lambda outcome: None,
-) -> tuple[Outcome, ...]:
-    """Send every request at its time and wait for all of them.
+class HttpSender:
+    """Requests in binary form to any server of the protocol."""
 
-    Args:
-        session: From ``open_session``; its time limit is each request's.
-        url: Of the server, without a slash at the end.
-        arrivals: In order of time.
-        requests: What is sent, by model.
-        on_sent: Called when a request goes out.
-        on_finished: Called when its answer or failure is there.
+    def __init__(self, session: aiohttp.ClientSession, url: str, requests: Mapping[str, PreparedRequest]) -> None:
+        """Connects with the first request.
 
-    Returns:
-        One outcome per arrival, in their order; their times start with the run.
-    """
-    loop = asyncio.get_running_loop()
-    start_s = loop.time()
+        Args:
+            session: From ``open_session``; its time limit is each request's.
+            url: Of the server, without a slash at the end.
+            requests: What is sent, by model.
+        """
+        self._session = session
+        self._url = url
+        self._requests = requests
 
-    async def send(arrival: Arrival) -> Outcome:
-        sent_s = loop.time() - start_s
-        failure = await _send(session, url, requests[arrival.model])
-        outcome = Outcome(
-            model=arrival.model,
-            scheduled_s=arrival.at_s,
-            sent_s=sent_s,
-            finished_s=loop.time() - start_s,
-            failure=None if failure is None else failure.kind,
-            detail="" if failure is None else failure.detail,
-        )
-        on_finished(outcome)
-        return outcome
+    async def send(self, model: str) -> Failure | None:
+        """See ``Sender``."""
+        try:
+            status, _, body = await self._post(model)
+        except TimeoutError:
+            return Failure("no answer in time", f"waited {self._session.timeout.total} s")
+        except (aiohttp.ClientError, OSError) as error:
+            return Failure(type(error).__name__, str(error))
+        if status == 200:
+            return None
+        return Failure(f"HTTP {status}", body[:500].decode(errors="replace"))
 
-    tasks: list[asyncio.Task[Outcome]] = []
-    async with asyncio.TaskGroup() as group:
-        for arrival in arrivals:
-            due_s = start_s + arrival.at_s
-            if (wait_s := due_s - loop.time() - _TIMER_GRAIN_S) > 0:
-                await asyncio.sleep(wait_s)
-            while loop.time() < due_s:
-                await asyncio.sleep(0)
-            tasks.append(group.create_task(send(arrival)))
-            on_sent(arrival)
-    return tuple(task.result() for task in tasks)
+    async def outputs(self, model: str) -> dict[str, npt.NDArray[Any]]:
+        """See ``Sender``."""
+        status, header_length, body = await self._post(model)
+        if status != 200:
+            raise ModelFailedError(f"model '{model}' does not answer: HTTP {status}: {body[:500]!r}")
+        return decode_infer_response(body, len(body) if header_length is None else int(header_length))
 
-
-@dataclass(frozen=True, slots=True)
-class _Failure:
-    kind: str
-    detail: str
-
-
-async def _send(session: aiohttp.ClientSession, url: str, request: PreparedRequest) -> _Failure | None:
-    """Why the request failed, None if it was answered."""
-    headers = {
-        "Content-Type": "application/octet-stream",
-        "Inference-Header-Content-Length": str(request.header_length),
-    }
-    try:
-        async with session.post(f"{url}{request.path}", data=request.body, headers=headers) as response:
-            answer = await response.read()
-            if response.status == 200:
-                return None
-            return _Failure(f"HTTP {response.status}", answer[:500].decode(errors="replace"))
-    except TimeoutError:
-        return _Failure("no answer in time", f"waited {session.timeout.total} s")
-    except (aiohttp.ClientError, OSError) as error:
-        return _Failure(type(error).__name__, str(error))
+    async def _post(self, model: str) -> tuple[int, str | None, bytes]:
+        """Status, length of the JSON part, and body of the answer."""
+        request = self._requests[model]
+        headers = {
+            "Content-Type": "application/octet-stream",
+            "Inference-Header-Content-Length": str(request.header_length),
+        }
+        async with self._session.post(f"{self._url}{request.path}", data=request.body, headers=headers) as response:
+            return response.status, response.headers.get("Inference-Header-Content-Length"), await response.read()
 
 
 async def _index(session: aiohttp.ClientSession, url: str) -> list[str]:

@@ -25,3 +25,7 @@ class IsolatedTimeUnknownError(LoadError):
 
 class ModelFailedError(LoadError):
     """A model answered the very first request with an error."""
+
+
+class TraceModelUnknownError(LoadError):
+    """A recording has a model that is not among those to be loaded."""

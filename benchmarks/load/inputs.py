@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +12,10 @@ import numpy.typing as npt
 from PIL import Image
 
 from benchmarks.load.errors import LoadError
+from serve_app.protocol.client_codec import encode_infer_request
 from serve_app.protocol.datatypes import datatype_named
+
+Arrays = dict[str, npt.NDArray[Any]]
 
 # Length of an axis that the model leaves open: one sample, and a size that convolutions and texts can take.
 OPEN_BATCH = 1
@@ -32,17 +34,15 @@ class PreparedRequest:
         path: Path of the URL.
         body: JSON followed by the binary tensors.
         header_length: Bytes of JSON.
-        has_picture: Its input is a real picture; else seeded random data.
     """
 
     path: str
     body: bytes
     header_length: int
-    has_picture: bool
 
 
-def prepare_requests(metadata: Mapping[str, Any], *, seed: int) -> dict[str, PreparedRequest]:
-    """One request per model; the first model that takes a picture gets a real one.
+def prepare_arrays(metadata: Mapping[str, Any], *, seed: int) -> dict[str, Arrays]:
+    """Inputs by name for each model; one model that takes a picture gets a real one, see ``picture_model``.
 
     Args:
         metadata: Model name -> answer of the server to ``GET /v2/models/MODEL``.
@@ -51,49 +51,42 @@ def prepare_requests(metadata: Mapping[str, Any], *, seed: int) -> dict[str, Pre
     Raises:
         LoadError: If a model takes a datatype that the protocol does not have.
     """
-    requests: dict[str, PreparedRequest] = {}
-    is_picture_placed = False
+    with_picture = picture_model(metadata)
+    arrays: dict[str, Arrays] = {}
     for model, answer in metadata.items():
         rng = np.random.default_rng([seed, *model.encode()])
-        inputs = answer["inputs"]
-        has_picture = not is_picture_placed and len(inputs) == 1 and _takes_picture(inputs[0])
-        is_picture_placed |= has_picture
-        arrays: dict[str, npt.NDArray[Any]] = {}
-        for entry in inputs:
+        arrays[model] = {}
+        for entry in answer["inputs"]:
             shape = _closed_shape(entry["shape"])
-            arrays[entry["name"]] = (
+            arrays[model][entry["name"]] = (
                 picture(height=shape[2], width=shape[3])
-                if has_picture
+                if model == with_picture
                 else _random_array(model, entry["name"], entry["datatype"], shape, rng)
             )
-        datatypes = {entry["name"]: entry["datatype"] for entry in inputs}
-        body, header_length = encode_request(arrays, datatypes)
+    return arrays
+
+
+def picture_model(metadata: Mapping[str, Any]) -> str | None:
+    """The first model that takes a picture and nothing else; None if there is none."""
+    return next(
+        (
+            model
+            for model, answer in metadata.items()
+            if len(answer["inputs"]) == 1 and _takes_picture(answer["inputs"][0])
+        ),
+        None,
+    )
+
+
+def prepare_requests(arrays: Mapping[str, Arrays]) -> dict[str, PreparedRequest]:
+    """One request per model that asks for all outputs in binary form."""
+    requests = {}
+    for model, inputs in arrays.items():
+        encoded = encode_infer_request(inputs)
         requests[model] = PreparedRequest(
-            path=f"/v2/models/{model}/infer", body=body, header_length=header_length, has_picture=has_picture
+            path=f"/v2/models/{model}/infer", body=encoded.body, header_length=encoded.header_length
         )
     return requests
-
-
-def encode_request(arrays: Mapping[str, npt.NDArray[Any]], datatypes: Mapping[str, str]) -> tuple[bytes, int]:
-    """An inference request in binary form that asks for binary outputs, and the length of its JSON."""
-    parts: list[bytes] = []
-    entries = []
-    for name, array in arrays.items():
-        if datatypes[name] == "BYTES":
-            texts = [str(text).encode() for text in array.reshape(-1)]
-            parts.append(b"".join(len(text).to_bytes(4, "little") + text for text in texts))
-        else:
-            parts.append(array.tobytes())
-        entries.append(
-            {
-                "name": name,
-                "datatype": datatypes[name],
-                "shape": list(array.shape),
-                "parameters": {"binary_data_size": len(parts[-1])},
-            }
-        )
-    header = json.dumps({"inputs": entries, "parameters": {"binary_data_output": True}}).encode()
-    return b"".join((header, *parts)), len(header)
 
 
 def picture(*, height: int, width: int) -> npt.NDArray[np.float32]:

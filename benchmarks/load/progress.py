@@ -8,8 +8,8 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from benchmarks.load.arrivals import Arrival
 from benchmarks.load.report import Outcome, response_ratio
+from deployments.simulation.workload import Arrival
 
 
 class LoadProgress:

@@ -8,8 +8,10 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+
+import psutil
 
 from benchmarks.load.errors import ServerStartError
 
@@ -31,11 +33,32 @@ def running_server(
 
 
 @contextlib.contextmanager
-def running_command(command: Sequence[str], *, start_timeout_s: float, stop_timeout_s: float) -> Iterator[None]:
-    """The same for any command that prints a line that starts with ``ready:`` and ends on SIGINT."""
+def running_command(
+    command: Sequence[str],
+    *,
+    start_timeout_s: float,
+    stop_timeout_s: float,
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[None]:
+    """The same for any command that prints a line that starts with ``ready:`` and ends on SIGINT.
+
+    What it has started and leaves behind is killed.
+
+    Args:
+        command: The program and its arguments.
+        start_timeout_s: How long it may take to be ready.
+        stop_timeout_s: How long it may take to end before it is asked harder.
+        environment: Its whole environment; None: this process's.
+    """
     # Its own session: Ctrl-C in the terminal reaches this process only, which then ends the server in order.
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+        env=environment,
     )
     last_lines: deque[str] = deque(maxlen=30)
     is_ready = threading.Event()
@@ -67,10 +90,24 @@ def running_command(command: Sequence[str], *, start_timeout_s: float, stop_time
 
 
 def _stop(process: subprocess.Popen[str], timeout_s: float) -> None:
-    """End the process: ask, ask harder, force."""
+    """End the process and what it has started: ask, ask harder, force."""
+    family = _family(process.pid)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
         if process.poll() is not None:
-            return
+            break
         process.send_signal(number)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(timeout_s)
+    _, left = psutil.wait_procs(family, timeout=2)
+    for child in left:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            child.kill()
+    psutil.wait_procs(left, timeout=2)
+
+
+def _family(pid: int) -> list[psutil.Process]:
+    """All that the process has started, directly or not."""
+    try:
+        return psutil.Process(pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []

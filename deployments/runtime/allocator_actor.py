@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import os
@@ -16,6 +17,8 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from deployments.runtime.allocator_server import AllocatorServer
 from deployments.runtime.settings import SWITCH_INTERVAL_S, DeviceSettings
+from deployments.scheduling.explanation import Explanation
+from deployments.scheduling.request import Request
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +49,10 @@ class Allocator:
         builtins: list[dict[str, Any]] = msgspec.to_builtins(self._server.slices_since(num_seen))
         return builtins
 
+    def explain(self, request: Request) -> Explanation:
+        """See ``AllocatorServer.explain``."""
+        return self._server.explain(request)
+
     def _leave(self) -> None:
         """End this actor for good, on the server's thread: nobody was connected for a while."""
         ray.kill(self._myself, no_restart=True)
@@ -75,6 +82,17 @@ def find_or_create(settings: DeviceSettings) -> ActorHandle[Any]:
         .remote(settings, str(folder))
     )
     found: ActorHandle[Any] = handle
+    return found
+
+
+async def explanation(settings: DeviceSettings, request: Request) -> Explanation:
+    """Where the time of an answered request went, asked of the device's allocator; one actor call.
+
+    Raises:
+        UnknownRequestError: If the allocator no longer knows.
+    """
+    handle: Any = await asyncio.to_thread(find_or_create, settings)
+    found: Explanation = await handle.explain.remote(request)
     return found
 
 

@@ -3,9 +3,8 @@
 It owns the socket, the clock and the lease pages; the core (``DeviceAllocator``) owns every decision. Nothing here
 spins: the thread sleeps in poll(2) until a packet arrives or a time that the core or a lease has asked for.
 
-States of a connection: accepted -> (Hello) -> welcome -> closed. States of the server: recovering (after a start that
-finds pages of living replicas: no grants until all have announced, or 500 ms have passed and none of the others is in
-a turn; a turn that outlives an allocator goes on to its end) -> serving -> closed.
+States of a connection: accepted -> (Hello) -> welcome -> closed. States of the server: recovering (``recovery.py``) ->
+serving -> closed.
 """
 
 from __future__ import annotations
@@ -16,30 +15,36 @@ import select
 import socket
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
-from deployments.runtime.lease_page import LeasePage, open_page_of_living_replica, pages_of_living_replicas
+from deployments.runtime.claims import Claims
+from deployments.runtime.device_page import DevicePage
+from deployments.runtime.lease_page import LeasePage
+from deployments.runtime.leases import Leases
 from deployments.runtime.messages import (
-    PROTOCOL_VERSION,
     Announce,
     Cancel,
+    Claim,
     Finish,
     Grant,
     Hello,
+    InForce,
     Record,
-    Refused,
     Rejected,
     Slice,
     Submit,
     ToAllocator,
     ToReplica,
+    Undelivered,
     Welcome,
     Yield,
     decode_to_allocator,
 )
+from deployments.runtime.recovery import Recovery
 from deployments.runtime.replica_connection import ReplicaConnection
 from deployments.runtime.settings import DeviceSettings
 from deployments.runtime.slice_log import SliceLog
@@ -47,26 +52,19 @@ from deployments.runtime.transport import PacketListener
 from deployments.scheduling.decision import Decision
 from deployments.scheduling.device_allocator import DeviceAllocator
 from deployments.scheduling.errors import NotHolderError, SchedulingError, UnknownRequestError
+from deployments.scheduling.explanation import Explanation, explain
+from deployments.scheduling.notes import Notes
 from deployments.scheduling.policies.table import make_policy
-from deployments.scheduling.request import RequestId
+from deployments.scheduling.request import Request, RequestId
 
 logger = logging.getLogger(__name__)
 
-RECOVERY_S = 0.5
+RECORD_LIMIT_S = 1.0
+MAX_NOTES = 1000
 HANDOVER_S = 0.0003
 """What a hand-over costs (``benchmarks.lease``); decides where a preemption pays in mode dlir."""
 
 SOCKET_FILE = "allocator.sock"
-
-
-class _Lease:
-    """A lease that is out."""
-
-    def __init__(self, number: int, replica: ReplicaConnection, granted_s: float) -> None:
-        self.number = number
-        self.replica = replica
-        self.last_boundary_s = granted_s
-        self.is_reported = False
 
 
 class AllocatorServer:
@@ -89,28 +87,32 @@ class AllocatorServer:
             idle_s: See ``on_idle``.
         """
         self.settings = settings
+        self._claims = Claims(settings)
         self.slices = SliceLog()
         self.socket_path = folder / SOCKET_FILE
         self._folder = folder
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         sharing = settings.sharing
-        self._unannounced = pages_of_living_replicas(folder)
+        self._device_page = DevicePage(folder)
+        self._device_page.is_free = False
+        now_s = time.monotonic()
+        self._recovery = Recovery(folder, now_s)
         self._core = DeviceAllocator(
             policy=make_policy(sharing.policy, settings.policy_options),
             exclusive=sharing.exclusive,
             preemption=sharing.preemption,
             max_waiting=settings.max_waiting,
+            max_waiting_per_model=settings.max_waiting_per_model,
             handover_s=HANDOVER_S,
-            recovering=bool(self._unannounced),
+            recovering=self._recovery.ends_s is not None,
         )
-        now_s = time.monotonic()
-        self._recovery_ends_s = now_s + RECOVERY_S if self._unannounced else None
         self._replicas: dict[str, ReplicaConnection] = {}
-        self._leases: dict[RequestId, _Lease] = {}
-        self._num_leases = time.monotonic_ns() // 1_000_000 if self._unannounced else 0
+        self._leases = Leases()
         self._look_again_s: float | None = None
         self._on_idle, self._idle_s, self._idle_since_s = on_idle, idle_s, now_s
         self._lock = threading.Lock()  # held while an event is handled, so that snapshots see whole states
+        self._has_recorded = threading.Condition(self._lock)
+        self._notes: OrderedDict[RequestId, Notes] = OrderedDict()  # of traced requests that have ended
         self._is_closing = False
         self._listener = PacketListener(self.socket_path)
         self._wake_reader, self._wake_writer = socket.socketpair()
@@ -118,6 +120,7 @@ class AllocatorServer:
         self._handlers: dict[int, Callable[[int], None]] = {}
         self._watch(self._listener.fileno(), lambda _mask: self._accept())
         self._watch(self._wake_reader.fileno(), lambda _mask: None)
+        self._note_whether_free()
         self._thread = threading.Thread(target=self._serve, name=f"allocator-{settings.device}", daemon=True)
         self._thread.start()
 
@@ -126,6 +129,8 @@ class AllocatorServer:
         self._is_closing = True
         self._wake_writer.send(b"x")
         self._thread.join()
+        self._wake_reader.close()
+        self._wake_writer.close()
 
     # --- read by other threads
 
@@ -133,6 +138,24 @@ class AllocatorServer:
         """Recorded turns after the first ``num_seen``."""
         with self._lock:
             return self.slices.since(num_seen)
+
+    def explain(self, request: Request) -> Explanation:
+        """Where the time of a request went that has just been answered; blocks until its last turn is recorded.
+
+        Raises:
+            UnknownRequestError: If no turn of it is in the log, or its last one does not come within a second.
+        """
+
+        def turns() -> list[Slice]:
+            return self.slices.after(request.arrival_s)
+
+        def is_over() -> bool:
+            return any(turn.request_id == request.request_id and turn.outcome != "yielded" for turn in turns())
+
+        with self._has_recorded:
+            if not self._has_recorded.wait_for(is_over, timeout=RECORD_LIMIT_S):
+                raise UnknownRequestError(request.request_id)
+            return explain(turns(), request, notes=self._notes.get(request.request_id))
 
     def status(self) -> dict[str, object]:
         """What the device does right now, as plain values for a page or a test."""
@@ -143,6 +166,8 @@ class AllocatorServer:
             return {
                 "device": self.settings.device,
                 "mode": self.settings.mode,
+                "settings": msgspec.to_builtins(self.settings),
+                "conflict": self._claims.conflict,
                 "pid": os.getpid(),
                 "now_s": now_s,
                 "replicas": [{"model": r.hello.model, "pid": r.hello.pid} for r in self._replicas.values() if r.hello],
@@ -164,45 +189,33 @@ class AllocatorServer:
         for replica in list(self._replicas.values()):
             replica.close()
         self._listener.close()
-        self._wake_reader.close()
-        self._wake_writer.close()
+        self._device_page.close()
 
     def _timeout_ms(self, now_s: float) -> float | None:
         limit_s = self.settings.lease_limit_s
-        times = [lease.last_boundary_s + limit_s for lease in self._leases.values() if not lease.is_reported]
-        times += [t for t in (self._look_again_s, self._recovery_ends_s) if t is not None]
+        times = [lease.last_boundary_s + limit_s for _, lease in self._leases if not lease.is_reported]
+        times += [t for t in (self._look_again_s, self._recovery.ends_s) if t is not None]
         if self._on_idle is not None and not self._replicas:
             times.append(self._idle_since_s + self._idle_s)
         return max(min(times) - now_s, 0.0) * 1e3 if times else None
 
     def _handle_time(self, now_s: float) -> None:
-        if self._recovery_ends_s is not None and now_s >= self._recovery_ends_s:
-            self._try_end_recovery(now_s)
+        if self._recovery.ends_s is not None and now_s >= self._recovery.ends_s and self._recovery.is_over(now_s):
+            self._carry_out(self._core.resume(now_s), now_s)
         if self._look_again_s is not None and now_s >= self._look_again_s:
             self._read_pages(now_s)
             self._carry_out(self._core.on_timer(now_s), now_s)
-        self._report_overdue(now_s)
+        for request_id, lease in self._leases.find_overdue(self.settings.lease_limit_s, now_s):
+            logger.error(
+                "request %s has held %s for over %.1f s without a boundary; its replica (pid %d) is to be replaced",
+                request_id,
+                self.settings.device,
+                self.settings.lease_limit_s,
+                lease.replica.hello.pid if lease.replica.hello else 0,
+            )
         if self._on_idle is not None and not self._replicas and now_s >= self._idle_since_s + self._idle_s:
             on_idle, self._on_idle = self._on_idle, None
             on_idle()
-
-    def _report_overdue(self, now_s: float) -> None:
-        for request_id, lease in self._leases.items():
-            if lease.is_reported or now_s < lease.last_boundary_s + self.settings.lease_limit_s:
-                continue
-            page = lease.replica.page
-            if page is not None and (progress := page.progress) is not None and progress.lease == lease.number:
-                lease.last_boundary_s = max(lease.last_boundary_s, progress.boundary_s)
-            if page is not None and now_s >= lease.last_boundary_s + self.settings.lease_limit_s:
-                lease.is_reported = True
-                page.mark_overdue(lease.number)
-                logger.error(
-                    "request %s has held %s for over %.1f s without a boundary; its replica (pid %d) is to be replaced",
-                    request_id,
-                    self.settings.device,
-                    self.settings.lease_limit_s,
-                    page.pid,
-                )
 
     # --- connections
 
@@ -252,11 +265,12 @@ class AllocatorServer:
         now_s = time.monotonic()
         del self._replicas[hello.owner]
         self._idle_since_s = now_s
-        for request_id in [r for r, lease in self._leases.items() if lease.replica is replica]:
-            del self._leases[request_id]
+        self._leases.forget(replica)
         if replica.page is not None:
             replica.page.close(unlink=True)
         self._carry_out(self._core.forget_owner(hello.owner, now_s), now_s)
+        self._claims.forget(hello.owner)
+        self._adopt_claims(now_s)
 
     # --- messages
 
@@ -270,26 +284,32 @@ class AllocatorServer:
             return
         try:
             match message:
-                case Submit(request=request):
+                case Submit(request=request, taken_lease=taken_lease):
+                    if taken_lease is not None:
+                        self._leases.open(request.request_id, replica, now_s, taken_lease)
                     decision = self._core.submit(request, now_s)
+                    if taken_lease is not None and replica.page and self._core.is_waiting(request.request_id):
+                        replica.page.revoke(taken_lease)  # another was granted the device at the same moment
                 case Announce(request=request, blocks_done=blocks_done):
                     decision = self._core.announce(request, blocks_done=blocks_done, is_holding=False, now_s=now_s)
                     replica.num_to_announce -= 1
-                case Yield(request_id=request_id, blocks_done=blocks_done):
-                    self._leases.pop(request_id, None)
-                    decision = self._core.yield_at_boundary(request_id, blocks_done=blocks_done, now_s=now_s)
-                case Finish(request_id=request_id):
-                    self._leases.pop(request_id, None)
-                    decision = self._core.finish(request_id, now_s)
+                case Yield() | Finish():
+                    decision = self._end_turn(message, now_s)
+                case Undelivered(lease=lease):
+                    self._tell_of_lease(lease)
+                    return
                 case Record(turn=turn):
                     self.slices.record(turn)
+                    self._has_recorded.notify_all()
+                    return
+                case Claim(settings=settings):
+                    self._claims.claim(replica.hello.owner, settings)
+                    self._adopt_claims(now_s)
                     return
                 case Cancel(request_id=request_id):
                     decision = self._core.cancel(request_id, now_s)
         except (UnknownRequestError, NotHolderError):
-            if not isinstance(message, Cancel):  # a cancel may cross the finish on its way
-                logger.exception("message out of turn from %s", replica.hello.owner)
-            return
+            return  # old news: messages of several replicas cross, and a cancel may cross the finish
         except SchedulingError as error:
             if isinstance(message, Submit):
                 self._reject(replica, message.request.request_id, error)
@@ -301,20 +321,7 @@ class AllocatorServer:
             self._on_announced(replica, now_s)
 
     def _on_hello(self, replica: ReplicaConnection, hello: Hello, now_s: float) -> None:
-        refusal = None
-        if hello.version != PROTOCOL_VERSION:
-            refusal = Refused(
-                reason="version",
-                message=f"the allocator speaks version {PROTOCOL_VERSION}, the replica version {hello.version}: "
-                "stop the old cluster first",
-            )
-        elif hello.settings != self.settings:
-            refusal = Refused(
-                reason="settings",
-                message=f"model {hello.model!r} states other settings for device {self.settings.device} than the "
-                f"models that are there: {hello.settings.differences(self.settings)}. State them once for all models "
-                "of a device; to change them, stop the models of the device first",
-            )
+        refusal = self._claims.refusal(hello)
         if refusal is not None:
             self._send(replica, refusal)
             self._drop(replica)
@@ -322,53 +329,115 @@ class AllocatorServer:
         replica.hello = hello
         replica.page = LeasePage(self._folder / hello.page, create=False)
         self._replicas[hello.owner] = replica
-        self._send(replica, Welcome(owner=hello.owner))
+        self._send(replica, Welcome(owner=hello.owner, settings=self.settings))
+        self._claims.claim(hello.owner, hello.claim)
+        self._adopt_claims(now_s)
         replica.num_to_announce = hello.num_announced
         self._on_announced(replica, now_s)
 
     def _on_announced(self, replica: ReplicaConnection, now_s: float) -> None:
-        """End the recovery once every known replica has said what waits."""
-        if replica.num_to_announce == 0 and replica.hello is not None:
-            self._unannounced.discard(replica.hello.page)
-            if self._recovery_ends_s is not None and not self._unannounced:
-                self._try_end_recovery(now_s)
-
-    def _try_end_recovery(self, now_s: float) -> None:
-        """Start to grant, unless a replica that has not announced is in a turn; then look again later."""
-        for name in list(self._unannounced):
-            page = open_page_of_living_replica(self._folder / name)
-            if page is None:
-                self._unannounced.discard(name)
-                continue
-            is_in_turn = page.progress is not None
-            page.close()
-            if is_in_turn:
-                self._recovery_ends_s = now_s + RECOVERY_S / 10
-                return
-        self._recovery_ends_s = None
-        self._carry_out(self._core.resume(now_s), now_s)
+        if replica.num_to_announce or replica.hello is None:
+            return
+        if self._recovery.announced(replica.hello.page, now_s):
+            self._carry_out(self._core.resume(now_s), now_s)
 
     # --- decisions
 
     def _read_pages(self, now_s: float) -> None:
-        for request_id, lease in self._leases.items():
-            page = lease.replica.page
-            if page is not None and (progress := page.progress) is not None and progress.lease == lease.number:
-                self._core.progress(request_id, progress.blocks_done, progress.boundary_s, now_s)
+        for request_id, progress in self._leases.progress():
+            self._core.progress(request_id, progress.blocks_done, progress.boundary_s, now_s)
+
+    def _end_turn(self, message: Yield | Finish, now_s: float) -> Decision:
+        """The device is the next one's, whom the holder may have told already."""
+        request_id = message.request_id
+        if not self._leases.close(request_id, message.lease) or self._core.is_waiting(request_id):
+            return self._end_unknown_turn(message, now_s)
+        told = self._leases.take_offer(message.passed_lease)
+        successor = None
+        if told is not None and self._core.is_waiting(told.request_id):
+            successor = told.request_id
+            self._leases.open(successor, self._replicas[told.owner], now_s, message.passed_lease)
+        if isinstance(message, Finish):
+            self._keep_notes(request_id)
+            return self._core.finish(request_id, now_s, successor=successor)
+        return self._core.yield_at_boundary(
+            request_id, blocks_done=message.blocks_done, now_s=now_s, successor=successor
+        )
+
+    def _keep_notes(self, request_id: RequestId) -> None:
+        if (notes := self._core.notes(request_id)) is not None:
+            self._notes[request_id] = notes
+            if len(self._notes) > MAX_NOTES:
+                self._notes.popitem(last=False)
+
+    def _tell_of_lease(self, number: int) -> None:
+        """Tell the one to whom the last holder could not pass the device on."""
+        request_id = self._leases.find(number)
+        if (lease := self._leases.get(request_id)) is not None and request_id is not None:
+            self._send(lease.replica, Grant(request_id=request_id, lease=number))
+
+    def _end_unknown_turn(self, message: Yield | Finish, now_s: float) -> Decision:
+        """A turn has ended whose beginning is not known: its request waits, or has got another lease meanwhile.
+
+        In the second case that lease is on its way, and will be ended by the replica like any other.
+
+        Raises:
+            NotHolderError: In the second case.
+        """
+        request_id = message.request_id
+        if not self._core.is_waiting(request_id):
+            raise NotHolderError(request_id, ())
+        if isinstance(message, Finish):
+            return self._core.cancel(request_id, now_s)
+        return self._core.restate(request_id, blocks_done=message.blocks_done, now_s=now_s)
 
     def _carry_out(self, decision: Decision, now_s: float) -> None:
         self._look_again_s = decision.look_again_s
+        self._note_whether_free()  # before anybody is told
         for refusal in decision.refused:
             self._reject(self._replicas[refusal.request.owner], refusal.request.request_id, refusal.error)
         for request in decision.grants:
+            if self._leases.get(request.request_id) is not None:  # it knows already
+                continue
             replica = self._replicas[request.owner]
-            self._num_leases += 1
-            self._leases[request.request_id] = _Lease(self._num_leases, replica, now_s)
-            self._send(replica, Grant(request_id=request.request_id, lease=self._num_leases))
-        if decision.revoke is not None and (lease := self._leases.get(decision.revoke)) and lease.replica.page:
-            lease.replica.page.revoke(lease.number)
-        if decision.keep is not None and (lease := self._leases.get(decision.keep)) and lease.replica.page:
-            lease.replica.page.keep()
+            lease = self._leases.open(request.request_id, replica, now_s)
+            is_exclusive = self.settings.sharing.exclusive
+            self._send(replica, Grant(request_id=request.request_id, lease=lease.number, is_exclusive=is_exclusive))
+        if (revoked := self._leases.get(decision.revoke)) is not None and revoked.replica.page:
+            revoked.replica.page.revoke(revoked.number)
+        if (kept := self._leases.get(decision.keep)) is not None and kept.replica.page:
+            kept.replica.page.keep()
+        self._offer_successor(now_s)
+
+    def _note_whether_free(self) -> None:
+        """Let replicas take the device without asking while nobody has it, unless requests may be refused."""
+        self._device_page.is_free = self._core.is_free
+
+    def _offer_successor(self, now_s: float) -> None:
+        """Name who comes after the holder, anew after every event: the device idles until that one knows."""
+        holder, successor = self._core.holder, self._core.successor(now_s)
+        replica = None if successor is None else self._replicas.get(successor.owner)
+        self._leases.offer(None if holder is None else holder.request_id, successor, replica)
+
+    def _adopt_claims(self, now_s: float) -> None:
+        """Put into force what the replicas claim, and tell all of them."""
+        if conflict := self._claims.conflict:
+            logger.error("%s keeps its settings: %s", self.settings.device, conflict)
+        if self._claims.in_force == self.settings:
+            return
+        self.settings = settings = self._claims.in_force
+        for replica in self._replicas.values():
+            self._send(replica, InForce(settings=settings))
+        sharing = settings.sharing
+        decision = self._core.reconfigure(
+            policy=make_policy(sharing.policy, settings.policy_options),
+            exclusive=sharing.exclusive,
+            preemption=sharing.preemption,
+            max_waiting=settings.max_waiting,
+            max_waiting_per_model=settings.max_waiting_per_model,
+            now_s=now_s,
+        )
+        self._carry_out(decision, now_s)
 
     def _reject(self, replica: ReplicaConnection, request_id: RequestId, error: SchedulingError) -> None:
         self._send(replica, Rejected(request_id=request_id, error=type(error).__name__, error_args=error.args))

@@ -2,8 +2,10 @@
 
 It is the only thread that waits for the allocator and the only one that runs blocks. Requests come in from any
 thread; answers go out through a callback. A request is *waiting* (in ``_jobs``, known to the allocator) until a grant
-comes, then in a *turn*; after the turn it is waiting again (yielded at a boundary) or answered. If the allocator dies,
-a turn goes on to its end; then the thread connects to the restarted one and announces what waits.
+comes, then in a *turn*; after the turn it is waiting again (yielded at a boundary) or answered. A grant comes from the
+allocator, from the replica whose turn has just ended, or from this replica itself where the device was free; the last
+two lie in the mailbox. If the allocator dies, a turn goes on to its end; then the thread connects to the restarted one
+and announces what waits.
 """
 
 from __future__ import annotations
@@ -11,16 +13,19 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import select
 import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 from uuid import uuid4
 
 import numpy as np
 
 from deployments.runtime.block_times import BlockTimes
 from deployments.runtime.blocks import BlockChain, Values
+from deployments.runtime.device_page import DevicePage
 from deployments.runtime.errors import (
     AllocatorUnreachableError,
     BlockFailedError,
@@ -34,9 +39,11 @@ from deployments.runtime.messages import (
     PROTOCOL_VERSION,
     Announce,
     Cancel,
+    Claim,
     Finish,
     Grant,
     Hello,
+    InForce,
     Outcome,
     Record,
     Refused,
@@ -44,13 +51,17 @@ from deployments.runtime.messages import (
     Slice,
     Submit,
     ToAllocator,
+    ToReplica,
+    Undelivered,
     Welcome,
     Yield,
     decode_to_replica,
     encode,
+    next_lease,
 )
 from deployments.runtime.settings import DeviceSettings
-from deployments.runtime.transport import PacketSocket, connect
+from deployments.runtime.transport import Mailbox, PacketSocket, connect
+from deployments.runtime.turn_ends import TurnEnds
 from deployments.scheduling.errors import (
     DuplicateRequestError,
     InvalidRequestError,
@@ -88,6 +99,20 @@ class _Job:
         self.is_cancelled = False
 
 
+class _TurnEnd(NamedTuple):
+    """A turn that is over, with what is still to be told of it."""
+
+    job: _Job
+    lease: int
+    first_block: int
+    start_ns: int
+    block_ends_s: list[float]
+    end_s: float
+    outcome: Outcome
+    result: Result | None
+    passed_lease: int | None
+
+
 class DeviceThread:
     """Runs the requests of one model's replica in the turns that the device's allocator grants."""
 
@@ -99,6 +124,8 @@ class DeviceThread:
         block_times: BlockTimes,
         settings: DeviceSettings,
         find_socket: Callable[[], Path],
+        claim: DeviceSettings | None = None,
+        on_settings: Callable[[DeviceSettings], None] = lambda _settings: None,
     ) -> None:
         """Connect to the allocator and start the thread.
 
@@ -109,6 +136,8 @@ class DeviceThread:
             settings: The device's settings, which the allocator must share.
             find_socket: Gives the path of the allocator's socket and starts the allocator where there is none; may
                 block; called again after a connection was lost.
+            claim: Settings that the replica wants instead of ``settings``, if all others that want any agree.
+            on_settings: Told the settings that are in force, on this thread (at first on the caller's); must be quick.
 
         Raises:
             SettingsConflictError: If other replicas of the device state other settings.
@@ -121,17 +150,24 @@ class DeviceThread:
         self._block_times = block_times
         self._settings = settings
         self._find_socket = find_socket
+        self._claim = claim
+        self._on_settings = on_settings
         self._lock = threading.Lock()  # guards _jobs, _connection and the order of sends
         self._jobs: dict[RequestId, _Job] = {}
         self._connection: PacketSocket | None = None
         self._page: LeasePage | None = None
+        self._device_page: DevicePage | None = None
+        self._mailbox: Mailbox | None = None
+        self._num_open_turns = 0  # begun, or taken by ``submit``, and not told to be over
+        self._last_lease = 0
         self._is_closing = False
         self._failure: Exception | None = None
         try:
             self._connect(time.monotonic() + _CONNECT_LIMIT_S)
         except Exception:
-            self._close_page()
+            self._close_pages()
             raise
+        self._turn_ends = TurnEnds(self._tell_of_turn, name=f"turn-ends-{settings.device}")
         self._thread = threading.Thread(target=self._serve, name=f"device-{settings.device}", daemon=True)
         self._thread.start()
 
@@ -151,8 +187,35 @@ class DeviceThread:
         with self._lock:
             if self._is_closing:
                 raise ReplicaClosedError(f"the replica of {self._model!r} is shutting down: send the request again")
-            self._jobs[request.request_id] = _Job(request, inputs, on_result)
-            self._try_send(Submit(request=request))
+            self._jobs[request.request_id] = job = _Job(request, inputs, on_result)
+            job.is_in_turn = self._try_take_free_device(request.request_id)
+            self._try_send(Submit(request=request, taken_lease=self._last_lease if job.is_in_turn else None))
+
+    def _try_take_free_device(self, request_id: RequestId) -> bool:
+        """Take a turn without asking; under the lock, after which the turn begins on the thread."""
+        device, mailbox = self._device_page, self._mailbox
+        if self._connection is None or device is None or mailbox is None:
+            return False
+        if self._num_open_turns or not device.is_free or not device.try_take_turn():
+            return False
+        lease = next_lease(self._last_lease)
+        grant = encode(Grant(request_id=request_id, lease=lease))
+        if not device.is_free or not mailbox.try_send(os.fsencode(mailbox.path), grant):
+            device.end_turn()
+            return False
+        self._num_open_turns, self._last_lease = 1, lease
+        return True
+
+    def claim(self, settings: DeviceSettings | None) -> None:
+        """Want other settings of the device, or none in particular any more; see ``claims.py``."""
+        with self._lock:
+            self._claim = settings
+            self._try_send(Claim(settings=settings))
+
+    @property
+    def num_unanswered(self) -> int:
+        """Requests that wait or run."""
+        return len(self._jobs)
 
     def cancel(self, request_id: RequestId) -> None:
         """Forget a request: at once while it waits, at the next boundary while it runs. Unknown ids are ignored."""
@@ -190,12 +253,16 @@ class DeviceThread:
             if self._connection is not None:
                 self._connection.shut_down()
         self._thread.join()
-        self._close_page()
+        self._close_pages()
 
-    def _close_page(self) -> None:
+    def _close_pages(self) -> None:
+        if self._mailbox is not None:
+            self._mailbox.close()
         if self._page is not None:
             self._page.close(unlink=True)
-            self._page = None
+        if self._device_page is not None:
+            self._device_page.close()
+        self._mailbox = self._page = self._device_page = None
 
     # --- the connection
 
@@ -228,7 +295,13 @@ class DeviceThread:
 
     def _say_hello(self, folder: Path) -> None:
         if self._page is None or not self._page.path.exists():
+            self._close_pages()
+            self._num_open_turns = 0
+            for job in self._jobs.values():
+                job.is_in_turn = False  # its grant lay in the mailbox
             self._page = LeasePage(folder / f"{uuid4().hex[:12]}.page", create=True)
+            self._mailbox = Mailbox(self._page.mailbox_path)
+            self._device_page = DevicePage(folder)
         waiting = [job for job in self._jobs.values() if not job.is_in_turn]
         self._try_send(
             Hello(
@@ -238,6 +311,7 @@ class DeviceThread:
                 pid=os.getpid(),
                 page=self._page.path.name,
                 settings=self._settings,
+                claim=self._claim,
                 num_announced=len(waiting),
             )
         )
@@ -255,6 +329,7 @@ class DeviceThread:
                 raise SettingsConflictError(answer.message)
             raise ProtocolMismatchError(answer.message)
         assert isinstance(answer, Welcome)
+        self._on_settings(answer.settings)
         return True
 
     def _try_send(self, message: ToAllocator) -> None:
@@ -272,16 +347,16 @@ class DeviceThread:
         try:
             while not self._is_closing:
                 self._serve_connection()
-                with self._lock:
-                    if self._connection is not None:
-                        self._connection.close()
-                        self._connection = None
+                self._close_connection()
+                self._turn_ends.wait()  # what waits afterwards is announced
                 if not self._is_closing:
                     logger.warning("the allocator of %s is gone; reconnecting", self._settings.device)
                     self._connect(time.monotonic() + _CONNECT_LIMIT_S)
         except Exception as error:
             logger.exception("the device thread of %r ends", self._model)
             self._failure = error
+        self._turn_ends.close()
+        self._close_connection()
         with self._lock:
             self._is_closing = True
             jobs, self._jobs = list(self._jobs.values()), {}
@@ -291,19 +366,40 @@ class DeviceThread:
         for job in jobs:
             job.on_result(reason)
 
+    def _close_connection(self) -> None:
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
     def _serve_connection(self) -> None:
         """Carry out grants until the allocator is gone."""
-        connection = self._connection
-        if connection is None:
+        connection, mailbox = self._connection, self._mailbox
+        if connection is None or mailbox is None:
             return
-        while (packet := connection.receive()) is not None and not self._is_closing:
-            match decode_to_replica(packet):
-                case Grant(request_id=request_id, lease=lease):
-                    self._run_turn(request_id, lease)
-                case Rejected() as rejected:
-                    self._reject(rejected)
-                case other:
-                    raise ProtocolMismatchError(f"unexpected message {other!r} from the allocator")
+        poll = select.poll()
+        poll.register(mailbox, select.POLLIN)  # first: a grant is to be seen before the end of the connection
+        poll.register(connection, select.POLLIN)
+        mailbox_descriptor = mailbox.fileno()
+        while not self._is_closing:
+            for descriptor, _ in poll.poll():
+                is_grant = descriptor == mailbox_descriptor
+                packet = mailbox.take() if is_grant else connection.receive()
+                if packet is not None:
+                    self._handle(decode_to_replica(packet))
+                elif not is_grant:
+                    return
+
+    def _handle(self, message: ToReplica) -> None:
+        match message:
+            case Grant() as grant:
+                self._run_turn(grant)
+            case Rejected() as rejected:
+                self._reject(rejected)
+            case InForce(settings=settings):
+                self._on_settings(settings)
+            case other:
+                raise ProtocolMismatchError(f"unexpected message {other!r} from the allocator")
 
     def _reject(self, rejected: Rejected) -> None:
         with self._lock:
@@ -311,40 +407,72 @@ class DeviceThread:
         if job is not None:
             job.on_result(_REJECTIONS[rejected.error](*rejected.error_args))
 
-    def _run_turn(self, request_id: RequestId, lease: int) -> None:
-        with self._lock:
-            job = self._jobs.get(request_id)
-            if job is None:  # cancelled while the grant was on its way
-                self._try_send(Finish(request_id=request_id))
-                return
-            job.is_in_turn = True
-        page = self._page
+    def _take_turn(self, grant: Grant) -> _Job | None:
+        """Enter the turn, with the turn lock if it is an exclusive one; None if the request has ended or runs."""
+        page, device = self._page, self._device_page
         assert page is not None
+        assert device is not None
+        with self._lock:
+            job = self._jobs.get(grant.request_id)
+            is_own_doing = job is not None and job.is_in_turn  # a free device, taken in ``submit``
+            self._last_lease = max(self._last_lease, grant.lease)
+            if job is None:  # cancelled while the grant was on its way
+                self._try_send(Finish(request_id=grant.request_id, lease=grant.lease))
+                return None
+            job.is_in_turn = True
+            self._num_open_turns += not is_own_doing
+        if grant.is_exclusive and not is_own_doing and not device.try_take_turn():
+            device.take_turn()  # another's last news is still on its way to the allocator
+        return job
+
+    def _run_turn(self, grant: Grant) -> None:
+        job = self._take_turn(grant)
+        page, device, mailbox = self._page, self._device_page, self._mailbox
+        if job is None or page is None or device is None or mailbox is None:
+            return
         first_block, block_ends_s = job.blocks_done, list[float]()
         start_ns = time.monotonic_ns()
-        page.begin(lease, first_block, start_ns)
-        outcome, result = self._run_blocks(job, page, lease, start_ns, block_ends_s)
+        page.begin(grant.lease, first_block, start_ns)
+        outcome, result = self._run_blocks(job, page, grant.lease, start_ns, block_ends_s)
         page.end()
-        end_s = time.monotonic()
+        end_s = time.monotonic()  # from here to the next one's start the device idles
+        device.end_turn()
+        offer = page.read_offer(grant.lease)
+        passed_lease = None if offer is None else offer.lease
+        end = _TurnEnd(job, grant.lease, first_block, start_ns, block_ends_s, end_s, outcome, result, passed_lease)
+        if offer is None:
+            self._tell_of_turn(end)
+            return
+        self._turn_ends.put(end)
+        if not mailbox.try_send(offer.mailbox, offer.packet):
+            self._turn_ends.wait()
+            with self._lock:
+                self._try_send(Undelivered(lease=offer.lease))
+
+    def _tell_of_turn(self, end: _TurnEnd) -> None:
+        """The job waits again or is answered; tell the allocator first, then the client."""
+        job, request_id, lease, passed_lease = end.job, end.job.request.request_id, end.lease, end.passed_lease
         with self._lock:
             job.is_in_turn = False
-            goes_on = outcome == "yielded" and not job.is_cancelled
-            if goes_on:
-                self._try_send(Yield(request_id=request_id, blocks_done=job.blocks_done))
+            self._num_open_turns -= 1
+            if end.outcome == "yielded" and not job.is_cancelled:
+                self._try_send(
+                    Yield(request_id=request_id, lease=lease, blocks_done=job.blocks_done, passed_lease=passed_lease)
+                )
             else:
                 del self._jobs[request_id]
-                self._try_send(Finish(request_id=request_id))
-        if result is not None:
-            job.on_result(result)
+                self._try_send(Finish(request_id=request_id, lease=lease, passed_lease=passed_lease))
+        if end.result is not None:
+            job.on_result(end.result)
         turn = Slice(
             request_id=request_id,
             model=self._model,
             lease=lease,
-            first_block=first_block,
-            start_s=start_ns / 1e9,
-            block_ends_s=tuple(block_ends_s),
-            end_s=end_s,
-            outcome=outcome,
+            first_block=end.first_block,
+            start_s=end.start_ns / 1e9,
+            block_ends_s=tuple(end.block_ends_s),
+            end_s=end.end_s,
+            outcome=end.outcome,
         )
         with self._lock:
             self._try_send(Record(turn=turn))

@@ -1,6 +1,6 @@
 """A page of memory that a replica and its allocator share, so that an undisturbed boundary sends nothing.
 
-Five 64-bit words, each written by one side only and read whole (an aligned 8-byte store is atomic on the processors
+Six 64-bit words, each written by one side only and read whole (an aligned 8-byte store is atomic on the processors
 that matter):
 
 ====  ==========  ==========================================================================
@@ -11,7 +11,13 @@ word  written by  meaning
 2     replica     nanoseconds of the monotonic clock when the running block began
 3     allocator   the lease it wants back at the next boundary; stale numbers mean nothing
 4     allocator   the lease that lasts too long; 0: none
+5     allocator   the lease to pass the device on with when the turn ends; 0: none
 ====  ==========  ==========================================================================
+
+Behind them lies, written by the allocator as well, what to do with that lease: the packet that grants it, and the
+mailbox where to drop it. A checksum tells whether it was read while it was written.
+
+Beside the page lies the replica's mailbox, a socket where others drop the packet that grants it a lease.
 
 The replica keeps its page's file locked, so that everybody can tell whether it lives: the system releases the lock
 with the process, however it ends (process ids are reused, and dead processes stay listed until they are waited for).
@@ -23,12 +29,16 @@ import contextlib
 import fcntl
 import mmap
 import os
+import struct
+import zlib
 from pathlib import Path
 
 import msgspec
 
-_PID, _PROGRESS, _BOUNDARY_NS, _REVOKED, _OVERDUE = range(5)
+_PID, _PROGRESS, _BOUNDARY_NS, _REVOKED, _OVERDUE, _NEXT = range(6)
 _PAGE_BYTES = 4096
+_OFFER_AT = 512
+_OFFER = struct.Struct("<IqHH")  # checksum, the lease that may be passed on, lengths of mailbox and packet
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +53,20 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     lease: int
     blocks_done: int
     boundary_s: float
+
+
+class Offer(msgspec.Struct, frozen=True, kw_only=True):
+    """How the holder passes the device on.
+
+    Attributes:
+        lease: With which lease.
+        mailbox: Path of the mailbox of whoever gets it.
+        packet: What to drop there: the grant.
+    """
+
+    lease: int
+    mailbox: bytes
+    packet: bytes
 
 
 class LeasePage:
@@ -66,6 +90,11 @@ class LeasePage:
         if create:
             self._words[_PID] = os.getpid()
             unready.rename(path)
+
+    @property
+    def mailbox_path(self) -> Path:
+        """Where the replica takes grants from others of the device."""
+        return self.path.with_suffix(".mail")
 
     def is_replica_alive(self) -> bool:
         """Whether the process that created the page lives; asked by others."""
@@ -101,6 +130,20 @@ class LeasePage:
         """The lease that lasts too long, if one does."""
         return self._words[_OVERDUE] or None
 
+    def read_offer(self, holder_lease: int) -> Offer | None:
+        """How to pass the device on when ``holder_lease`` ends; None: to nobody."""
+        lease = self._words[_NEXT]
+        if lease == 0:
+            return None
+        checksum, meant_for, path_bytes, packet_bytes = _OFFER.unpack_from(self._map, _OFFER_AT)
+        if meant_for != holder_lease:
+            return None
+        middle = _OFFER_AT + _OFFER.size + path_bytes
+        path, packet = self._map[_OFFER_AT + _OFFER.size : middle], self._map[middle : middle + packet_bytes]
+        if checksum != zlib.crc32(packet, lease & 0xFFFFFFFF):
+            return None
+        return Offer(lease=lease, mailbox=path, packet=packet)
+
     # --- the allocator's side
 
     @property
@@ -123,6 +166,19 @@ class LeasePage:
         """Say that the lease lasts too long."""
         self._words[_OVERDUE] = lease
 
+    def offer(self, holder_lease: int, offer: Offer) -> None:
+        """Say how to pass the device on when ``holder_lease`` ends."""
+        self._words[_NEXT] = 0
+        checksum = zlib.crc32(offer.packet, offer.lease & 0xFFFFFFFF)
+        head = _OFFER.pack(checksum, holder_lease, len(offer.mailbox), len(offer.packet))
+        record = head + offer.mailbox + offer.packet
+        self._map[_OFFER_AT : _OFFER_AT + len(record)] = record
+        self._words[_NEXT] = offer.lease
+
+    def withdraw_offer(self) -> None:
+        """Name none any more."""
+        self._words[_NEXT] = 0
+
     def close(self, *, unlink: bool = False) -> None:
         """Unmap the page; with ``unlink`` also remove its file."""
         self._words.release()
@@ -130,6 +186,7 @@ class LeasePage:
         os.close(self._descriptor)
         if unlink:
             self.path.unlink(missing_ok=True)
+            self.mailbox_path.unlink(missing_ok=True)
 
 
 def pages_of_living_replicas(folder: Path) -> set[str]:

@@ -5,11 +5,18 @@ One message is one packet (SOCK_SEQPACKET keeps the borders). A replica says ``H
 ``Yield`` (and competes again, as one step) or ``Finish``. Nothing is sent at an undisturbed boundary: progress and the
 revoke flag lie in the replica's lease page (``lease_page.py``).
 
+Two short cuts keep the allocator out of the time in which the device idles. While a turn runs, the allocator names the
+one that comes next in the holder's lease page; the holder wakes that one itself, by its mailbox, and says so afterwards
+(``passed_lease``). And a replica takes a device that is free without asking (``device_page.py``), and says so with its
+request (``taken_lease``). A lease that the allocator hears of from a later owner first is no error: messages of
+different replicas cross.
+
 All times are seconds of the node's monotonic clock, which its processes share.
 """
 
 from __future__ import annotations
 
+import time
 from typing import Literal
 
 import msgspec
@@ -17,7 +24,7 @@ import msgspec
 from deployments.runtime.settings import DeviceSettings
 from deployments.scheduling.request import Request, RequestId
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 
 Outcome = Literal["yielded", "finished", "failed", "cancelled"]
 
@@ -28,7 +35,7 @@ class Slice(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         request_id: Whose turn.
         model: Its model.
-        lease: Number of the lease; grows with every grant of one allocator.
+        lease: Number of the lease, which grows with time (``next_lease``).
         first_block: First block of the turn.
         start_s: When the first block began.
         block_ends_s: When each block of the turn ended; shorter by one block where that block failed.
@@ -56,6 +63,7 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         pid: Its process.
         page: File name of its lease page, in the folder of the socket.
         settings: What it takes the device's settings to be.
+        claim: The settings it wants instead; None: it has no wish.
         num_announced: How many ``Announce`` follow.
     """
 
@@ -65,6 +73,7 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     pid: int
     page: str
     settings: DeviceSettings
+    claim: DeviceSettings | None = None
     num_announced: int
 
 
@@ -80,28 +89,57 @@ class Announce(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Submit(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """A new request wants the device."""
+    """A new request wants the device.
+
+    Attributes:
+        request: The request.
+        taken_lease: The lease under which it runs already, because the device was free; None: it waits.
+    """
 
     request: Request
+    taken_lease: int | None = None
 
 
 class Yield(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The holder gives the device up at a boundary and competes for it again."""
+    """The holder gives the device up at a boundary and competes for it again.
+
+    Attributes:
+        request_id: The holder.
+        lease: The lease that ends.
+        blocks_done: Blocks it has finished in all.
+        passed_lease: The lease with which it has passed the device on; None: it has told nobody.
+    """
 
     request_id: RequestId
+    lease: int
     blocks_done: int
+    passed_lease: int | None = None
 
 
 class Finish(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The holder gives the device up for good."""
+    """The holder gives the device up for good; attributes as in ``Yield``."""
 
     request_id: RequestId
+    lease: int
+    passed_lease: int | None = None
+
+
+class Undelivered(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The mailbox to which the lease was to be passed on took no packet: the allocator has to tell that one."""
+
+    lease: int
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The turn that has just ended, for the log; sent when the next holder has been told already."""
 
     turn: Slice
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The replica wants other settings of the device, or none in particular any more; see ``claims.py``."""
+
+    settings: DeviceSettings | None
 
 
 class Cancel(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -111,9 +149,16 @@ class Cancel(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Welcome(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The allocator takes the replica in."""
+    """The allocator takes the replica in; ``settings`` are in force now."""
 
     owner: str
+    settings: DeviceSettings
+
+
+class InForce(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Other settings of the device are in force from now on."""
+
+    settings: DeviceSettings
 
 
 class Refused(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -124,10 +169,17 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The device is the request's until the lease is revoked or given back."""
+    """The device is the request's until the lease is revoked or given back.
+
+    Attributes:
+        request_id: Whose.
+        lease: Number of the lease.
+        is_exclusive: Whether the turn lock is to be held.
+    """
 
     request_id: RequestId
     lease: int
+    is_exclusive: bool = True
 
 
 class Rejected(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -144,8 +196,14 @@ class Rejected(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     error_args: tuple[str | int | float, ...]
 
 
-ToAllocator = Hello | Announce | Submit | Yield | Finish | Record | Cancel
-ToReplica = Welcome | Refused | Grant | Rejected
+ToAllocator = Hello | Announce | Submit | Yield | Finish | Undelivered | Record | Cancel | Claim
+ToReplica = Welcome | InForce | Refused | Grant | Rejected
+
+
+def next_lease(last: int) -> int:
+    """A number for a new lease: larger than ``last``, and than all that were given out earlier, by whomever."""
+    return max(last + 1, time.monotonic_ns() >> 14)  # 16 us; with 16 bits for blocks it fits a word for 70 years
+
 
 _encoder = msgspec.msgpack.Encoder()
 _to_allocator_decoder: msgspec.msgpack.Decoder[ToAllocator] = msgspec.msgpack.Decoder(ToAllocator)

@@ -26,6 +26,7 @@ class DeviceSettings(msgspec.Struct, frozen=True, kw_only=True):
         policy: Name of a policy instead of the mode's own; None: the mode's.
         policy_options: Options of the policy, by name.
         max_waiting: Requests that may wait for the device; one more is refused.
+        max_waiting_per_model: The same for the requests of one model; None: no bound.
         lease_limit_s: A single turn without a boundary that lasts longer is reported, and its replica replaced.
     """
 
@@ -37,6 +38,7 @@ class DeviceSettings(msgspec.Struct, frozen=True, kw_only=True):
     policy: str | None = None
     policy_options: dict[str, float | int | bool | str] = {}
     max_waiting: int = 1000
+    max_waiting_per_model: int | None = None
     lease_limit_s: float = 30.0
 
     @property

@@ -23,6 +23,10 @@ class SliceLog:
         self.num_recorded += 1
         self.busy_s += turn.end_s - turn.start_s
 
+    def after(self, time_s: float) -> list[Slice]:
+        """The turns that ended after this monotonic time. O(capacity)."""
+        return [turn for turn in self._ring if turn.end_s > time_s]
+
     def since(self, num_seen: int) -> list[Slice]:
         """The turns after the first ``num_seen`` ever recorded, as far as they are still there, in order of leases.
 

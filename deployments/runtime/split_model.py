@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future
@@ -15,8 +16,9 @@ from uuid import uuid4
 import msgspec
 import numpy as np
 from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
+from ray.exceptions import RayError
 
-from deployments.runtime.allocator_actor import find_socket
+from deployments.runtime.allocator_actor import explanation, find_socket
 from deployments.runtime.block_times import BlockTimes
 from deployments.runtime.blocks import PROVIDERS, BlockChain
 from deployments.runtime.device_thread import DeviceThread, Result
@@ -28,6 +30,8 @@ from deployments.runtime.errors import (
 )
 from deployments.runtime.inputs import check_inputs, sample_inputs
 from deployments.runtime.settings import SWITCH_INTERVAL_S, DeviceSettings
+from deployments.scheduling.errors import UnknownRequestError
+from deployments.scheduling.explanation import Explanation
 from deployments.scheduling.request import Request, RequestId
 from split_tool.plan import SplitPlan
 from split_tool.processor import processor_name_and_features
@@ -35,6 +39,7 @@ from split_tool.processor import processor_name_and_features
 logger = logging.getLogger(__name__)
 
 NUM_WARM_UP_RUNS = 3
+_DRAIN_POLL_S = 0.02
 
 Outputs = dict[str, np.ndarray]
 
@@ -44,7 +49,8 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         model: Its name.
-        folder: Folder of its split plan.
+        folder: Folder of its split plan, or of its ``model.onnx``.
+        version: Its version, as clients name it.
         device: The device and what its models share.
         alpha: A request's deadline is its arrival plus alpha times the isolated time, unless it has its own.
         deadline_s: Deadline in seconds after arrival for every request of this model; None: by alpha.
@@ -54,6 +60,7 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     model: str
     folder: str
+    version: str = "1"
     device: DeviceSettings
     alpha: float = 4.0
     deadline_s: float | None = None
@@ -61,10 +68,24 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
     timeout_s: float | None = None
 
 
+class _Loaded:
+    """Blocks of the model, and the thread that runs them in turns."""
+
+    def __init__(self, folder: Path, *, is_split: bool, thread: DeviceThread, block_times: BlockTimes) -> None:
+        self.folder = folder
+        self.is_split = is_split
+        self.thread = thread
+        self.block_times = block_times
+
+
 class SplitModel:
     """Serves one model, block by block, in turns that the allocator of its device grants.
 
     A plain class; the application builder turns it into a Serve deployment.
+
+    What is loaded can change while it serves: because the device's mode came to split or not to split, or another plan
+    is there. The new blocks are loaded beside the old ones; requests go to them from then on, those that were taken
+    before end on the old ones.
     """
 
     def __init__(self, settings: ModelSettings) -> None:
@@ -78,24 +99,54 @@ class SplitModel:
         """
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         self.settings = settings
-        folder = Path(settings.folder)
-        self.plan = SplitPlan.load(folder)
-        self.plan.check_files(folder)
-        is_split = settings.device.sharing.preemption != "never"
-        if is_split:
-            _check_plan_fits(self.plan, settings.device)
-        isolated_s = self.plan.isolated_ms / 1e3
-        planned_s = tuple(block.time_ms / 1e3 for block in self.plan.blocks) if is_split else (isolated_s,)
-        self._block_times = BlockTimes(planned_s, isolated_s)
-        self._device = DeviceThread(
-            model=settings.model,
-            chain=BlockChain(self.plan, folder, settings.device, is_split=is_split),
-            block_times=self._block_times,
-            settings=settings.device,
-            find_socket=lambda: find_socket(settings.device),
-        )
+        self.in_force = settings.device
+        self._stated = settings.device
+        self._claim: DeviceSettings | None = None
+        self._retired_s = 0.0
+        self._reload_lock = threading.Lock()  # one reload at a time
+        self._submit_lock = threading.Lock()  # nobody talks to what has been replaced
+        self._current: _Loaded | None = None
+        self._folder = Path(settings.folder)
+        self.plan = SplitPlan.load(self._folder)
         self._input_specs = {spec.name: spec for spec in self.plan.inputs}
-        self._warm_up()
+        self._current = self._load()
+        self._reload_if_needed()  # another mode may be in force than was stated
+
+    @property
+    def _loaded(self) -> _Loaded:
+        assert self._current is not None
+        return self._current
+
+    def _load(self) -> _Loaded:
+        """Load what the mode in force needs and run it a few times."""
+        folder, is_split = self._folder, self._wants_blocks
+        plan = SplitPlan.load(folder)
+        plan.check_files(folder)
+        if is_split:
+            _check_plan_fits(plan, self._stated)
+        isolated_s = plan.isolated_ms / 1e3
+        planned_s = tuple(block.time_ms / 1e3 for block in plan.blocks) if is_split else (isolated_s,)
+        block_times = BlockTimes(planned_s, isolated_s)
+        thread = DeviceThread(
+            model=self.settings.model,
+            chain=BlockChain(plan, folder, self._stated, is_split=is_split),
+            block_times=block_times,
+            settings=self._stated,
+            find_socket=lambda: find_socket(self._stated),
+            claim=self._claim,
+            on_settings=self._on_settings,
+        )
+        loaded = _Loaded(folder, is_split=is_split, thread=thread, block_times=block_times)
+        try:
+            self._warm_up(loaded)
+        except Exception:
+            thread.close()
+            raise
+        return loaded
+
+    @property
+    def _wants_blocks(self) -> bool:
+        return self.in_force.sharing.preemption != "never"
 
     async def infer(
         self,
@@ -125,9 +176,34 @@ class SplitModel:
             BlockFailedError: If ONNX Runtime raised otherwise.
             ReplicaClosedError: If the replica shut down meanwhile.
         """
+        return (await self._run(inputs, priority, timeout_s, deadline_s))[0]
+
+    async def infer_explained(
+        self,
+        inputs: Mapping[str, np.ndarray],
+        *,
+        priority: int | None = None,
+        timeout_s: float | None = None,
+        deadline_s: float | None = None,
+    ) -> tuple[Outputs, Explanation | None]:
+        """The same, with where the time went; that is None where the allocator no longer knows. One actor call more."""
+        outputs, request = await self._run(inputs, priority, timeout_s, deadline_s, is_traced=True)
+        try:
+            return outputs, await explanation(self._stated, request)
+        except (UnknownRequestError, RayError):
+            return outputs, None
+
+    async def _run(
+        self,
+        inputs: Mapping[str, np.ndarray],
+        priority: int | None,
+        timeout_s: float | None,
+        deadline_s: float | None,
+        *,
+        is_traced: bool = False,
+    ) -> tuple[Outputs, Request]:
         check_inputs(inputs, self._input_specs)
         timeout_s = self.settings.timeout_s if timeout_s is None else timeout_s
-        request = self._make_request(priority, timeout_s if deadline_s is None else deadline_s)
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Outputs] = loop.create_future()
 
@@ -135,10 +211,15 @@ class SplitModel:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(_settle, answer, result)
 
-        self._device.submit(request, inputs, on_result)
+        with self._submit_lock:
+            loaded = self._loaded
+            request = self._make_request(
+                loaded, priority, timeout_s if deadline_s is None else deadline_s, is_traced=is_traced
+            )
+            loaded.thread.submit(request, inputs, on_result)
         try:
             async with asyncio.timeout(timeout_s):
-                return await answer
+                return await answer, request
         except TimeoutError as error:
             raise DeadlineExceededError(
                 f"the request took longer than its time-out of {timeout_s} s and was given up: send it again, with a "
@@ -150,41 +231,102 @@ class SplitModel:
             raise
         finally:
             if not answer.done() or answer.cancelled():
-                self._device.cancel(request.request_id)
+                loaded.thread.cancel(request.request_id)
+
+    def apply(self, settings: ModelSettings, claim: DeviceSettings | None) -> None:
+        """Other defaults for the requests that come from now on, and other wishes for the device.
+
+        Args:
+            settings: What requests want that do not say; model, folder and device are not looked at.
+            claim: Settings of the device that all its models should have; they come into force once all that claim
+                anything claim the same (see ``in_force``). None: whatever the others want.
+        """
+        self.settings = settings
+        with self._submit_lock:
+            if claim != self._claim:
+                self._claim = claim
+                self._loaded.thread.claim(claim)
+
+    def serve_plan(self, folder: Path) -> None:
+        """Go on with another plan of the same model; returns once it serves. Blocks until it is loaded.
+
+        Raises:
+            PlanNotFoundError, PlanInvalidError, PlanMismatchError, PlanNotForDeviceError: The old plan serves on.
+        """
+        old = self._folder
+        self._folder = folder
+        try:
+            self._reload()
+        except Exception:
+            self._folder = old
+            raise
+        self.plan = SplitPlan.load(folder)
 
     def check_health(self) -> None:
         """Called by Serve; raises what makes it replace this replica (see ``DeviceThread.check_health``)."""
-        self._device.check_health()
+        self._loaded.thread.check_health()
 
     def block_times_s(self) -> tuple[float, ...]:
         """Predicted block times right now, in seconds; they follow what is measured."""
-        return self._block_times.times_s
+        return self._loaded.block_times.times_s
 
     @property
     def device_s(self) -> float:
         """How long this replica's blocks have run so far, warm-up included, in seconds."""
-        return self._block_times.total_s
+        return self._retired_s + self._loaded.block_times.total_s
 
     def __del__(self) -> None:
-        if hasattr(self, "_device"):
-            self._device.close()
+        if getattr(self, "_current", None) is not None:
+            self._loaded.thread.close()
 
-    def _make_request(self, priority: int | None, deadline_s: float | None) -> Request:
+    def _on_settings(self, settings: DeviceSettings) -> None:
+        """Called by the device thread."""
+        self.in_force = settings
+        if self._current is not None:
+            self._reload_if_needed()
+
+    def _reload_if_needed(self) -> None:
+        if self._loaded.is_split != self._wants_blocks:
+            threading.Thread(target=self._reload_beside, name="reload", daemon=True).start()
+
+    def _reload_beside(self) -> None:
+        try:
+            self._reload()
+        except Exception:
+            logger.exception("model %r serves on as it was", self.settings.model)
+
+    def _reload(self) -> None:
+        """Replace what is loaded by what is wanted; returns when the last request has left the old blocks."""
+        with self._reload_lock:
+            while (self._loaded.folder, self._loaded.is_split) != (self._folder, self._wants_blocks):
+                loaded = self._load()
+                with self._submit_lock:
+                    old, self._current = self._loaded, loaded
+                    loaded.thread.claim(self._claim)  # it may have changed since the thread began
+                while old.thread.num_unanswered:
+                    time.sleep(_DRAIN_POLL_S)
+                old.thread.close()
+                self._retired_s += old.block_times.total_s
+
+    def _make_request(
+        self, loaded: _Loaded, priority: int | None, deadline_s: float | None, *, is_traced: bool = False
+    ) -> Request:
         now_s = time.monotonic()
-        isolated_s = self._block_times.isolated_s
+        isolated_s = loaded.block_times.isolated_s
         own_s = deadline_s if deadline_s is not None else self.settings.deadline_s
         return Request(
             request_id=RequestId(uuid4().hex),
             model=self.settings.model,
-            owner=self._device.owner,
+            owner=loaded.thread.owner,
             arrival_s=now_s,
             isolated_s=isolated_s,
-            block_times_s=self._block_times.times_s,
+            block_times_s=loaded.block_times.times_s,
             deadline_s=now_s + (own_s if own_s is not None else self.settings.alpha * isolated_s),
             priority=priority or self.settings.priority,
+            is_traced=is_traced,
         )
 
-    def _warm_up(self) -> None:
+    def _warm_up(self, loaded: _Loaded) -> None:
         """Run a few requests in the ordinary way, so that caches are warm and the times are this machine's.
 
         Raises:
@@ -196,7 +338,7 @@ class SplitModel:
             return
         for _ in range(NUM_WARM_UP_RUNS):
             answer: Future[Outputs] = Future()
-            self._device.submit(self._make_request(None, None), inputs, partial(_settle, answer))
+            loaded.thread.submit(self._make_request(loaded, None, None), inputs, partial(_settle, answer))
             answer.result()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from deployments.scheduling.notes import Notes
 from deployments.scheduling.request import Request
 
 
@@ -26,6 +27,7 @@ class Candidate:
         holding_since_s: When the device was granted; None while waiting.
         is_cancelled: Asked to stop; it is not chosen again.
         is_revoked: Asked to give the device up at its next boundary.
+        notes: What is noted down about it; None if it is not traced.
     """
 
     __slots__ = (
@@ -39,6 +41,7 @@ class Candidate:
         "is_revoked",
         "isolated_s",
         "model",
+        "notes",
         "num_blocks",
         "priority",
         "remaining_s",
@@ -61,6 +64,7 @@ class Candidate:
         self.holding_since_s: float | None = None
         self.is_cancelled = False
         self.is_revoked = False
+        self.notes = Notes() if request.is_traced else None
 
     def __repr__(self) -> str:
         return (

@@ -15,10 +15,12 @@ A request is *waiting*, *holder*, or gone. Rules, in exclusive mode:
 | progress | ignored | its block count moves | |
 | yield_at_boundary | error | best of holder and waiting is granted | error |
 | finish | error | gone; best waiting is granted | error |
+| restate | has run some blocks; revoke or keep the holder | error | error |
 | cancel | gone; revoke or keep the holder | revoked for good | |
 | forget_owner | gone; revoke or keep the holder | gone at once; best waiting is granted | |
 | announce | one more waits | becomes holder, error if there is one | becomes holder, or as submit |
 | resume | | | best waiting is granted: recovery ends |
+| reconfigure | revoke or keep the holder | | best waiting is granted |
 | on_timer | revoke or keep the holder | | best waiting is granted |
 
 While recovering nothing is granted and nobody is revoked. With ``exclusive=False`` every request is granted at once.
@@ -31,25 +33,23 @@ and nothing goes backwards because of it.
 from __future__ import annotations
 
 from deployments.scheduling.candidate import Candidate
-from deployments.scheduling.decision import NOTHING_TO_DO, Decision, Refusal, RequestView, Snapshot
+from deployments.scheduling.decision import NOTHING_TO_DO, Decision, Refusal
 from deployments.scheduling.errors import (
     DuplicateRequestError,
-    ModelQueueFullError,
     NotHolderError,
     ProgressError,
-    QueueFullError,
-    RefusedError,
     TwoHoldersError,
     UnknownRequestError,
 )
 from deployments.scheduling.modes import Preemption
+from deployments.scheduling.next_turn import NextTurn, boundary_s
+from deployments.scheduling.notes import Notes
 from deployments.scheduling.policies.policy import Policy
 from deployments.scheduling.request import Request, RequestId, check_block_times
+from deployments.scheduling.snapshot import Snapshot, view
+from deployments.scheduling.waiting_room import WaitingRoom
 
 __all__ = ["Decision", "DeviceAllocator"]
-
-_LOOK_AHEAD = 0.1
-_MIN_LOOK_S = 0.0005
 
 
 class DeviceAllocator:
@@ -79,15 +79,14 @@ class DeviceAllocator:
     ) -> None:
         self._policy = policy
         self._exclusive = exclusive
-        self._preemption = preemption
-        self._max_waiting = max_waiting
-        self._max_waiting_per_model = max_waiting_per_model
+        self._next_turn = NextTurn(policy, preemption, handover_s)
+        self._waiting = WaitingRoom(policy, max_waiting, max_waiting_per_model)
         self._handover_s = handover_s
         self._recovering = recovering
+        self._is_crowded = False  # several hold the device of what has become an exclusive one
         self._candidates: dict[RequestId, Candidate] = {}
         self._holders: dict[RequestId, Candidate] = {}
         self._holder: Candidate | None = None
-        self._num_waiting_by_model: dict[str, int] = {}
         self._num_submitted = 0
 
     @property
@@ -103,17 +102,22 @@ class DeviceAllocator:
     @property
     def waiting(self) -> tuple[Request, ...]:
         """All that wait, in arrival order. O(n log n)."""
-        return tuple(candidate.request for candidate in self._waiting_candidates())
+        return tuple(candidate.request for candidate in self._waiting.in_arrival_order())
 
     @property
     def num_waiting(self) -> int:
         """How many wait."""
-        return len(self._candidates) - len(self._holders)
+        return len(self._waiting)
 
     @property
     def is_recovering(self) -> bool:
         """True until ``resume``."""
         return self._recovering
+
+    @property
+    def is_free(self) -> bool:
+        """Whether anybody may have the device at once, without a decision about it."""
+        return self._exclusive and not self._recovering and not self._candidates and not self._policy.has_admission
 
     def blocks_done(self, request_id: RequestId) -> int:
         """Blocks that a request has finished, as far as the allocator knows.
@@ -121,10 +125,15 @@ class DeviceAllocator:
         Raises:
             UnknownRequestError: If it neither waits nor runs.
         """
-        candidate = self._candidates.get(request_id)
-        if candidate is None:
-            raise UnknownRequestError(request_id)
-        return candidate.blocks_done
+        return self._require(request_id).blocks_done
+
+    def notes(self, request_id: RequestId) -> Notes | None:
+        """What has been noted down about a request so far; None if it is not traced.
+
+        Raises:
+            UnknownRequestError: If it neither waits nor runs.
+        """
+        return self._require(request_id).notes
 
     def submit(self, request: Request, now_s: float) -> Decision:
         """A request wants the device.
@@ -139,14 +148,9 @@ class DeviceAllocator:
             raise DuplicateRequestError(request.request_id)
         candidate = self._make_candidate(request, 0)
         if self._exclusive:
-            self._check_bounds(request)
-        if self._exclusive and self._policy.has_admission:
-            boundary_s = self._boundary_s(now_s)
-            wait_s = self._policy.predicted_wait_s(candidate, boundary_s, self._competing_holder())
-            if wait_s is not None:
-                wait_s += boundary_s - now_s
-                allowed_s = request.deadline_s - now_s - candidate.remaining_s
-                raise RefusedError(request.request_id, wait_s, allowed_s)
+            if self._holder is not None or self._recovering:
+                self._waiting.check_bounds(request)
+            self._waiting.check_admission(candidate, now_s, boundary_s(self._holder, now_s), self._competing_holder())
         return self._enter(candidate, now_s)
 
     def progress(self, request_id: RequestId, blocks_done: int, boundary_s: float, now_s: float) -> None:
@@ -179,6 +183,7 @@ class DeviceAllocator:
         blocks_done: int,
         now_s: float,
         block_times_s: tuple[float, ...] | None = None,
+        successor: RequestId | None = None,
     ) -> Decision:
         """Give the device up at a block boundary and compete for it again, as one step.
 
@@ -187,6 +192,7 @@ class DeviceAllocator:
             blocks_done: Blocks it has finished; at least one is left.
             now_s: Current monotonic time.
             block_times_s: New predictions for all its blocks, in seconds; None: the old ones hold.
+            successor: What ``successor`` has answered since the last event, if that one has been told already.
 
         Returns:
             Who holds the device from now on: the same request if it is still the best. A cancelled holder ends here as
@@ -212,7 +218,7 @@ class DeviceAllocator:
         self._account(holder, now_s)
         if holder.is_cancelled:
             self._drop(holder)
-            return self._decide(now_s)
+            return self._decide(now_s, successor)
         holder.stop_at(blocks_done)
         if block_times_s is not None:
             holder.set_block_times(block_times_s)
@@ -221,19 +227,24 @@ class DeviceAllocator:
             return Decision(grants=(holder.request,))
         if self._recovering:
             self._stop_holding(holder)
-            self._wait(holder)
+            self._waiting.add(holder)
             return NOTHING_TO_DO
-        winner = self._best(now_s, holder)
+        winner = self._next_turn.best(now_s, holder) if successor is None else self._candidates[successor]
         if winner is not holder:
             self._stop_holding(holder)
-            self._wait(holder)
+            self._waiting.add(holder)
             return self._grant(winner, now_s)
         holder.is_revoked = False
         holder.run_from(blocks_done, now_s)
-        return Decision(grants=(holder.request,), look_again_s=self._look_again_s(now_s, holder))
+        return Decision(grants=(holder.request,), look_again_s=self._look_again_s(holder, now_s))
 
-    def finish(self, request_id: RequestId, now_s: float) -> Decision:
+    def finish(self, request_id: RequestId, now_s: float, *, successor: RequestId | None = None) -> Decision:
         """A holder has run its last block, failed, or stopped because it was cancelled.
+
+        Args:
+            request_id: The holder.
+            now_s: Current monotonic time.
+            successor: What ``successor`` has answered since the last event, if that one has been told already.
 
         Raises:
             NotHolderError: If ``request_id`` does not hold the device.
@@ -241,6 +252,45 @@ class DeviceAllocator:
         holder = self._require_holder(request_id)
         self._account(holder, now_s)
         self._drop(holder)
+        return self._decide(now_s, successor)
+
+    def successor(self, now_s: float) -> Request | None:
+        """Who gets the device when the holder gives it up, as far as one can tell now; changes nothing.
+
+        With this answer at hand the shell tells the next holder first and the core afterwards. It holds until the next
+        event, and was made for the predicted end of the turn. None: nobody waits, or whoever waits may be refused then.
+        """
+        holder = self._holder
+        if holder is None or not len(self._waiting) or self._recovering or self._policy.has_admission:
+            return None
+        at_s = boundary_s(self._holder, now_s)
+        if holder.is_revoked and not holder.is_cancelled:
+            winner = self._next_turn.best(at_s, holder)
+            if winner is not holder:
+                return winner.request
+        last = self._policy.choose(at_s + holder.remaining_s, None)
+        return None if last is None else last.request
+
+    def is_waiting(self, request_id: RequestId) -> bool:
+        """Whether it waits for the device."""
+        candidate = self._candidates.get(request_id)
+        return candidate is not None and candidate.holding_since_s is None
+
+    def restate(self, request_id: RequestId, *, blocks_done: int, now_s: float) -> Decision:
+        """A request that waits has run some blocks all the same: its turn was over before the news of its beginning.
+
+        Raises:
+            UnknownRequestError: If it does not wait.
+            ProgressError: If the blocks do not fit the request.
+        """
+        candidate = self._require(request_id)
+        if candidate.holding_since_s is not None:
+            raise UnknownRequestError(request_id)
+        if not candidate.blocks_done <= blocks_done < candidate.num_blocks:
+            raise ProgressError(request_id, f"has run {blocks_done} blocks of {candidate.num_blocks} and waits")
+        self._waiting.remove(candidate)
+        candidate.stop_at(blocks_done)
+        self._waiting.add(candidate)
         return self._decide(now_s)
 
     def cancel(self, request_id: RequestId, now_s: float) -> Decision:
@@ -249,9 +299,7 @@ class DeviceAllocator:
         Raises:
             UnknownRequestError: If it neither waits nor runs.
         """
-        candidate = self._candidates.get(request_id)
-        if candidate is None:
-            raise UnknownRequestError(request_id)
+        candidate = self._require(request_id)
         if candidate.holding_since_s is None:
             self._leave(candidate)
             return self._decide(now_s)
@@ -304,18 +352,43 @@ class DeviceAllocator:
         self._recovering = False
         return self._decide(now_s)
 
+    def reconfigure(
+        self,
+        *,
+        policy: Policy,
+        exclusive: bool,
+        preemption: Preemption,
+        max_waiting: int | None,
+        max_waiting_per_model: int | None,
+        now_s: float,
+    ) -> Decision:
+        """Other rules from now on (see the class), for those that wait or run as well; nobody is refused. O(n log n).
+
+        Where a device becomes exclusive while several hold it, they run on, and nothing is granted until one is left.
+        """
+        waiting = self._waiting.in_arrival_order()
+        self._policy, self._exclusive = policy, exclusive
+        self._next_turn = NextTurn(policy, preemption, self._handover_s)
+        self._waiting = WaitingRoom(policy, max_waiting, max_waiting_per_model)
+        for candidate in waiting:
+            self._waiting.add(candidate)
+        if self._is_crowded or not self._recovering:
+            self._is_crowded = self._recovering = exclusive and len(self._holders) > 1
+        self._holder = next(iter(self._holders.values()), None) if exclusive and not self._is_crowded else None
+        return self._decide(now_s)
+
     def on_timer(self, now_s: float) -> Decision:
         """The time of ``look_again_s`` has come; harmless at any other time."""
         return self._decide(now_s)
 
     def snapshot(self, now_s: float) -> Snapshot:
         """Everything a live page shows. O(n log n)."""
-        waiting = self._waiting_candidates()
+        waiting = self._waiting.in_arrival_order()
         return Snapshot(
             now_s=now_s,
             is_recovering=self._recovering,
-            holders=tuple(_view(candidate, now_s) for candidate in self._holders.values()),
-            waiting=tuple(_view(candidate, now_s) for candidate in waiting),
+            holders=tuple(view(candidate, now_s) for candidate in self._holders.values()),
+            waiting=tuple(view(candidate, now_s) for candidate in waiting),
             waiting_s=sum(candidate.remaining_s for candidate in waiting),
         )
 
@@ -331,11 +404,16 @@ class DeviceAllocator:
             return self._grant(candidate, now_s)
         if self._holder is None and not self._recovering and len(self._candidates) == 1:
             self._hold(candidate, now_s + self._handover_s)  # alone: there is nothing to decide
+            if candidate.notes is not None:
+                candidate.notes.reasons.append("alone")
             return Decision(grants=(candidate.request,))
-        self._wait(candidate)
+        self._waiting.add(candidate)
+        if candidate.notes is not None:
+            holder = None if self._recovering else self._competing_holder()
+            candidate.notes.predicted_wait_s = self._next_turn.predicted_wait_s(candidate, holder, now_s)
         return self._decide(now_s)
 
-    def _decide(self, now_s: float) -> Decision:
+    def _decide(self, now_s: float, successor: RequestId | None = None) -> Decision:
         """What follows from the state: grants if the device is free, else revoke or keep. Changes the state so."""
         if self._recovering:
             return NOTHING_TO_DO
@@ -344,16 +422,16 @@ class DeviceAllocator:
         holder = self._holder
         refused = self._refuse(now_s) if self._policy.has_admission else ()
         if holder is None:
-            if not self.num_waiting:
+            if not len(self._waiting):
                 return Decision(refused=refused) if refused else NOTHING_TO_DO
-            winner = self._policy.choose(now_s, None)
+            winner = self._policy.choose(now_s, None) if successor is None else self._candidates[successor]
             assert winner is not None
             return self._grant(winner, now_s, refused)
         if holder.is_cancelled or (holder.is_in_last_block and not holder.is_revoked):
             return Decision(refused=refused) if refused else NOTHING_TO_DO
-        should_go = self._should_go(now_s, holder)
+        should_go = len(self._waiting) > 0 and self._next_turn.is_of_another(holder, now_s)
         was_revoked, holder.is_revoked = holder.is_revoked, should_go
-        look_again_s = None if should_go else self._look_again_s(now_s, holder)
+        look_again_s = None if should_go else self._look_again_s(holder, now_s)
         if should_go is was_revoked and look_again_s is None and not refused:
             return NOTHING_TO_DO
         request_id = holder.request.request_id
@@ -364,45 +442,12 @@ class DeviceAllocator:
             look_again_s=look_again_s,
         )
 
-    def _should_go(self, now_s: float, holder: Candidate) -> bool:
-        """True if another should hold the device from the next boundary on."""
-        if self._preemption == "never" or holder.blocks_done + 1 >= holder.num_blocks or not self.num_waiting:
-            return False
-        return self._best(self._boundary_s(now_s), holder) is not holder
-
-    def _best(self, at_s: float, holder: Candidate) -> Candidate:
-        """Who should hold the device at a boundary, the holder or one that waits."""
-        if self._preemption == "never":
-            return holder
-        winner = self._policy.choose(at_s, holder)
-        if winner is None or winner is holder:
-            return holder
-        if self._preemption == "auto" and not self._policy.is_worth(winner, holder, at_s, self._handover_s):
-            return holder
-        return winner
-
-    def _boundary_s(self, now_s: float) -> float:
-        """The predicted next boundary; now if the device is free, or the running block takes longer than predicted."""
-        holder = self._holder
-        return now_s if holder is None else max(now_s, holder.block_began_s + holder.running_block_s)
-
-    def _look_again_s(self, now_s: float, holder: Candidate) -> float | None:
-        """When to ask the policy again, shortly before a boundary it has not been asked about; None: no need."""
-        if self._preemption == "never" or holder.is_in_last_block or not self.num_waiting:
-            return None
-        change_s = self._policy.next_change_s(now_s, holder)
-        if change_s is None:
-            return None
-        block_s = holder.running_block_s
-        ahead_s = _LOOK_AHEAD * block_s
-        look_s = holder.block_began_s + block_s - ahead_s
-        if look_s <= now_s:
-            look_s = max(now_s, holder.block_began_s + block_s) + max(block_s - ahead_s, _MIN_LOOK_S)
-        return max(look_s, change_s)
+    def _look_again_s(self, holder: Candidate, now_s: float) -> float | None:
+        return self._next_turn.look_again_s(holder, now_s) if len(self._waiting) else None
 
     def _grant_all(self, now_s: float) -> Decision:
         """Non-exclusive mode after a recovery: all that wait run."""
-        waiting = self._waiting_candidates()
+        waiting = self._waiting.in_arrival_order()
         if not waiting:
             return NOTHING_TO_DO
         for candidate in waiting:
@@ -413,38 +458,24 @@ class DeviceAllocator:
 
     def _grant(self, winner: Candidate, now_s: float, refused: tuple[Refusal, ...] = ()) -> Decision:
         if self._exclusive:
-            self._stop_waiting(winner)
+            if winner.notes is not None:
+                reason = self._policy.reason(winner, now_s) if len(self._waiting) > 1 else "alone"
+                winner.notes.reasons.append(reason)
+            self._waiting.remove(winner)
         self._hold(winner, now_s + self._handover_s)
-        look_again_s = self._look_again_s(now_s, winner) if self._exclusive else None
+        look_again_s = self._look_again_s(winner, now_s) if self._exclusive else None
         return Decision(grants=(winner.request,), refused=refused, look_again_s=look_again_s)
 
     def _refuse(self, now_s: float) -> tuple[Refusal, ...]:
         """Give up the waiting requests that admission control names."""
-        boundary_s = self._boundary_s(now_s)
-        late = self._policy.refuse(boundary_s, self._competing_holder())
-        refused = []
-        for candidate in late:
-            self._leave(candidate)
-            allowed_s = candidate.deadline_s - now_s - candidate.remaining_s
-            wait_s = max(boundary_s - now_s, allowed_s)
-            error = RefusedError(candidate.request.request_id, wait_s, allowed_s)
-            refused.append(Refusal(request=candidate.request, error=error))
-        return tuple(refused)
-
-    def _wait(self, candidate: Candidate) -> None:
-        self._policy.add(candidate)
-        model = candidate.model
-        self._num_waiting_by_model[model] = self._num_waiting_by_model.get(model, 0) + 1
-
-    def _stop_waiting(self, candidate: Candidate) -> None:
-        self._policy.remove(candidate)
-        self._num_waiting_by_model[candidate.model] -= 1
-        if not self._num_waiting_by_model[candidate.model]:
-            del self._num_waiting_by_model[candidate.model]
+        refused = self._waiting.refuse(now_s, boundary_s(self._holder, now_s), self._competing_holder())
+        for refusal in refused:
+            del self._candidates[refusal.request.request_id]
+        return refused
 
     def _leave(self, candidate: Candidate) -> None:
         """A waiting request is gone."""
-        self._stop_waiting(candidate)
+        self._waiting.remove(candidate)
         del self._candidates[candidate.request.request_id]
 
     def _hold(self, candidate: Candidate, began_s: float) -> None:
@@ -461,6 +492,9 @@ class DeviceAllocator:
         holder.stop_at(min(holder.blocks_done, holder.num_blocks))
         del self._holders[holder.request.request_id]
         self._holder = None
+        if self._is_crowded and len(self._holders) == 1:
+            self._is_crowded = self._recovering = False
+            (self._holder,) = self._holders.values()
 
     def _drop(self, holder: Candidate) -> None:
         """A holder is gone."""
@@ -476,42 +510,14 @@ class DeviceAllocator:
         holder = self._holder
         return None if holder is None or holder.is_cancelled else holder
 
+    def _require(self, request_id: RequestId) -> Candidate:
+        candidate = self._candidates.get(request_id)
+        if candidate is None:
+            raise UnknownRequestError(request_id)
+        return candidate
+
     def _require_holder(self, request_id: RequestId) -> Candidate:
         holder = self._holders.get(request_id)
         if holder is None:
             raise NotHolderError(request_id, tuple(self._holders))
         return holder
-
-    def _check_bounds(self, request: Request) -> None:
-        if self._holder is None and not self._recovering:
-            return
-        if self._max_waiting is not None and self.num_waiting >= self._max_waiting:
-            raise QueueFullError(request.request_id, self.num_waiting, self._max_waiting)
-        limit = self._max_waiting_per_model
-        if limit is not None:
-            num_waiting = self._num_waiting_by_model.get(request.model, 0)
-            if num_waiting >= limit:
-                raise ModelQueueFullError(request.request_id, request.model, num_waiting, limit)
-
-    def _waiting_candidates(self) -> list[Candidate]:
-        waiting = [each for each in self._candidates.values() if each.holding_since_s is None]
-        return sorted(waiting, key=lambda each: (each.arrival_s, each.sequence))
-
-
-def _view(candidate: Candidate, now_s: float) -> RequestView:
-    request = candidate.request
-    since_s = candidate.holding_since_s
-    return RequestView(
-        request_id=request.request_id,
-        model=request.model,
-        owner=request.owner,
-        priority=request.priority,
-        blocks_done=candidate.blocks_done,
-        num_blocks=candidate.num_blocks,
-        age_s=now_s - request.arrival_s,
-        held_s=None if since_s is None else max(0.0, now_s - since_s),
-        remaining_s=candidate.remaining_s,
-        time_to_deadline_s=request.deadline_s - now_s,
-        is_revoked=candidate.is_revoked,
-        is_cancelled=candidate.is_cancelled,
-    )

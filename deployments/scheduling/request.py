@@ -25,6 +25,7 @@ class Request:
         block_times_s: Predicted time of each block in seconds, in run order; one entry when not split.
         deadline_s: When it should be finished, monotonic seconds: its own, or arrival + alpha x L; infinity for never.
         priority: Level, 1 is the highest.
+        is_traced: Note down what only the allocator knows about it (``notes.py``); costs a forecast when it comes.
 
     Raises:
         InvalidRequestError: If a field cannot be scheduled.
@@ -38,6 +39,7 @@ class Request:
     block_times_s: tuple[float, ...]
     deadline_s: float
     priority: int = 1
+    is_traced: bool = False
 
     def __post_init__(self) -> None:
         if not 0.0 < self.isolated_s < _INFINITE:

@@ -36,7 +36,7 @@ from split_tool.errors import SplitToolError
 _WIDTH_OF_FILES = 150
 _EXAMPLES = """\
 contenders (--policy, may be given several times):
-  NAME[;KEY=VALUE]...   NAME: a policy or an exclusive mode; KEY: split, alpha, preemption, or an option of the policy
+  NAME[;KEY=VALUE]...   NAME: a policy or a mode; KEY: split, alpha, preemption, or an option of the policy
   slo   'slo;late_reserve=none'   'slo;admission=anyone_waiting'   'oyst;split=vgg19=3,resnet50=2'   bnst   fifo
 
 examples:
@@ -77,6 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     costs.add_argument("--handover-ms", type=float, default=0.0, help="device idle when it changes hands")
     costs.add_argument("--cut-overhead-ms", type=float, default=0.0, help="what a cut adds to its model (not to plans)")
     costs.add_argument("--noise-cv", type=float, default=0.0, help="variation of block times")
+    costs.add_argument("--interference", type=float, default=1.0, help="parallel: n at once take 1 + this x (n - 1)")
     output = parser.add_argument_group("output")
     output.add_argument("--json", action="store_true", help="a JSON list instead of a table")
     output.add_argument("--by-model", action="store_true", help="also a table per model")
@@ -132,6 +133,7 @@ def _setting(options: argparse.Namespace) -> Setting:
         handover_s=options.handover_ms / 1e3,
         cut_overhead_s=options.cut_overhead_ms / 1e3,
         noise_cv=options.noise_cv,
+        interference=options.interference,
     )
     split = options.split
     if split is None and not options.models and not options.plan:
@@ -141,7 +143,7 @@ def _setting(options: argparse.Namespace) -> Setting:
 
 def _contenders(options: argparse.Namespace) -> list[Contender]:
     is_paper = not options.models and not options.plan
-    default = PAPER_CONTENDERS if is_paper else ("fifo", "bnst", "oyst", "dlir", "srpt", "edf", "slo")
+    default = PAPER_CONTENDERS if is_paper else ("parallel", "fifo", "bnst", "oyst", "dlir", "srpt", "edf", "slo")
     return [read_contender(text) for text in options.policy or default]
 
 

@@ -17,6 +17,7 @@ from deployments.simulation.workload import SimulatedModel
 FINE_SPLIT = "vgg19=12,resnet50=5,others=2"
 
 PAPER_CONTENDERS = (
+    "parallel",
     "fifo",
     "bnst",
     "oyst;split=vgg19=3,resnet50=2",
@@ -37,6 +38,7 @@ class Contender:
         label: What to call it.
         policy: Name of the policy.
         options: Its options.
+        exclusive: False: mode ``parallel``, all that are there run at once.
         preemption: See ``DeviceAllocator``.
         split: See ``models.split_evenly``; None: as the simulation says.
         alpha: Deadline, as a multiple of the isolated time; None: as the simulation says.
@@ -45,6 +47,7 @@ class Contender:
     label: str
     policy: str
     options: Mapping[str, object] = field(default_factory=dict)
+    exclusive: bool = True
     preemption: Preemption = "always"
     split: str | None = None
     alpha: float | None = None
@@ -56,7 +59,9 @@ class Contender:
             PolicyOptionError: If the policy has no such option, or not this value.
         """
         policy = make_policy(self.policy, self.options)
-        return DeviceAllocator(policy=policy, preemption=self.preemption, handover_s=costs.handover_s)
+        return DeviceAllocator(
+            policy=policy, exclusive=self.exclusive, preemption=self.preemption, handover_s=costs.handover_s
+        )
 
     def split_models(
         self, models: Mapping[str, SimulatedModel], default_split: str | None, costs: Costs
@@ -73,7 +78,7 @@ class Contender:
 def read_contender(text: str) -> Contender:
     """A contender from ``name;key=value;key=value``.
 
-    The name is a policy or an exclusive mode; a mode that never preempts runs models whole. Keys are ``split``,
+    The name is a policy or a mode; a mode that never preempts runs models whole. Keys are ``split``,
     ``alpha``, ``preemption`` and the policy's options; the value ``none`` means none.
 
     Raises:
@@ -82,8 +87,6 @@ def read_contender(text: str) -> Contender:
     """
     name, *settings = text.split(";")
     mode = next((mode for known, mode in MODES.items() if known == name), None)
-    if mode is not None and not mode.exclusive:
-        raise ContenderError(text, f"mode {name} has no turns to simulate")
     if mode is None and name not in POLICIES:
         raise ContenderError(text, f"no policy or mode {name!r}; known are {', '.join([*POLICIES, *MODES])}")
     split = "whole" if mode is not None and mode.preemption == "never" else None
@@ -104,7 +107,15 @@ def read_contender(text: str) -> Contender:
             options[key] = _value(value)
     policy = name if mode is None else mode.policy
     make_policy(policy, options)
-    return Contender(label=text, policy=policy, options=options, preemption=preemption, split=split, alpha=alpha)
+    return Contender(
+        label=text,
+        policy=policy,
+        options=options,
+        exclusive=mode is None or mode.exclusive,
+        preemption=preemption,
+        split=split,
+        alpha=alpha,
+    )
 
 
 def _preemption(text: str, value: str) -> Preemption:

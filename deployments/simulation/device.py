@@ -11,23 +11,31 @@ from deployments.scheduling.request import Request, RequestId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slice:
-    """One exclusive turn.
+    """One turn.
 
     Attributes:
         request_id: Who had it.
         model: Its model.
         first_block: The block it began with, counted from 0.
-        num_blocks: Blocks run.
         start_s: When its first block began, virtual seconds.
-        end_s: When its last block ended, virtual seconds.
+        block_ends_s: When each of its blocks ended, virtual seconds.
     """
 
     request_id: RequestId
     model: str
     first_block: int
-    num_blocks: int
     start_s: float
-    end_s: float
+    block_ends_s: tuple[float, ...]
+
+    @property
+    def num_blocks(self) -> int:
+        """Blocks run."""
+        return len(self.block_ends_s)
+
+    @property
+    def end_s(self) -> float:
+        """When its last block ended, virtual seconds."""
+        return self.block_ends_s[-1]
 
 
 class Turn:

@@ -10,7 +10,8 @@ from deployments.simulation.arrivals import ArrivalShape, ClosedLoop, make_arriv
 from deployments.simulation.contenders import Contender
 from deployments.simulation.costs import NO_COSTS, Costs
 from deployments.simulation.measures import DEFAULT_ALPHAS, RunMeasures, measure
-from deployments.simulation.simulator import Run, simulate
+from deployments.simulation.parallel import simulate_parallel
+from deployments.simulation.simulator import NextRequest, Run, simulate
 from deployments.simulation.workload import Arrival, SimulatedModel, make_requests
 
 
@@ -91,6 +92,8 @@ class Result:
             "goodput_per_s": self.measures.goodput_per_s,
             "device_use_pct": self.measures.device_use_pct,
             "num_turns": self.measures.num_turns,
+            "violation_ci95": {f"{alpha:g}": each for alpha, each in self.measures.violation_ci95.items()},
+            "jitter_ci95": self.measures.jitter_ci95,
             "by_model": {model: _plain(asdict(each)) for model, each in self.measures.by_model.items()},
         }
 
@@ -143,15 +146,38 @@ def run_contender(
     if key not in cache:
         cache[key] = [make_requests(arrivals, models, alpha=alpha) for arrivals in workload.variants]
     return [
-        simulate(
-            requests,
-            contender.make_allocator(setting.costs),
-            costs=setting.costs,
-            seed=seed,
-            record_slices=record_slices,
-        )
+        run_requests(contender, requests, setting, seed, record_slices=record_slices)
         for seed, requests in enumerate(cache[key])
     ]
+
+
+def run_requests(
+    contender: Contender,
+    requests: Sequence[Request],
+    setting: Setting,
+    seed: int = 0,
+    *,
+    record_slices: bool = False,
+    next_request: NextRequest | None = None,
+) -> Run:
+    """One run of these requests, in turns or all at once; arguments as above and as in ``simulate``."""
+    allocator = contender.make_allocator(setting.costs)
+    if not contender.exclusive:
+        return simulate_parallel(
+            requests,
+            allocator,
+            interference=setting.costs.interference,
+            record_slices=record_slices,
+            next_request=next_request,
+        )
+    return simulate(
+        requests,
+        allocator,
+        costs=setting.costs,
+        seed=seed,
+        record_slices=record_slices,
+        next_request=next_request,
+    )
 
 
 def _run_closed_loop(
@@ -167,8 +193,7 @@ def _run_closed_loop(
             alpha=alpha,
             seed=seed,
         )
-        allocator = contender.make_allocator(setting.costs)
-        runs.append(simulate(loop.first, allocator, costs=setting.costs, seed=seed, next_request=loop.next_request))
+        runs.append(run_requests(contender, loop.first, setting, seed, next_request=loop.next_request))
     return runs
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from deployments.simulation.contenders import read_contender
 from deployments.simulation.experiment import Result, Setting, Workload, compare
 
-_RESERVES = ("none", "2", "1", "0.5", "0.25", "0")
+_RESERVES = ("none", "2", "1", "0.375", "0.25", "0")
 
 FAMILIES: Mapping[str, Sequence[str]] = {
     "slo, late_reserve, no promotion": tuple(

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from random import Random
 
 from deployments.simulation.contenders import Contender
-from deployments.simulation.experiment import Setting
+from deployments.simulation.experiment import Setting, run_requests
 from deployments.simulation.models import paper_models, split_evenly
 from deployments.simulation.optimum import fewest_late
-from deployments.simulation.simulator import simulate
 from deployments.simulation.workload import Arrival, make_requests
 
 _SPLIT = "vgg19=4,resnet50=3,others=1"
@@ -73,7 +72,7 @@ def measure_gap(contenders: Sequence[Contender], *, num_instances: int, setting:
         best = fewest_late(requests)
         num_late_best += best
         for index, contender in enumerate(contenders):
-            run = simulate(requests, contender.make_allocator(setting.costs))
+            run = run_requests(contender, requests, setting)
             late = sum(run.finish_s.get(each.request_id, float("inf")) > each.deadline_s + 1e-9 for each in requests)
             num_late[index] += late
             num_optimal[index] += late == best

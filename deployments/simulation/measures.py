@@ -49,6 +49,8 @@ class RunMeasures:
         goodput_per_s: Requests per second that ended before their deadline.
         device_use_pct: Per cent of the time that the device ran blocks.
         num_turns: Turns in all.
+        violation_ci95: By alpha, half of the 95 % confidence interval over the runs, in per cent; 0 for a single run.
+        jitter_ci95: The same for the jitter.
     """
 
     overall: Measures
@@ -56,6 +58,8 @@ class RunMeasures:
     goodput_per_s: float
     device_use_pct: float
     num_turns: int
+    violation_ci95: dict[float, float]
+    jitter_ci95: float
 
 
 def response_ratios(run: Run) -> npt.NDArray[np.float64]:
@@ -73,7 +77,9 @@ def response_ratios(run: Run) -> npt.NDArray[np.float64]:
 
 def measure(runs: Sequence[Run], *, alphas: Sequence[float] = DEFAULT_ALPHAS) -> RunMeasures:
     """The measures of at least one run, all requests of all runs taken together."""
-    ratios = np.concatenate([response_ratios(run) for run in runs])
+    by_run = [response_ratios(run) for run in runs]
+    ratios = np.concatenate(by_run)
+    single = [measure_ratios(each, alphas=alphas) for each in by_run]
     models = np.array([request.model for run in runs for request in run.requests])
     num_on_time = sum(
         run.finish_s.get(request.request_id, np.inf) <= request.deadline_s + _ROUNDING
@@ -89,7 +95,14 @@ def measure(runs: Sequence[Run], *, alphas: Sequence[float] = DEFAULT_ALPHAS) ->
         goodput_per_s=num_on_time / duration_s if duration_s > 0.0 else 0.0,
         device_use_pct=100.0 * sum(run.busy_s for run in runs) / duration_s if duration_s > 0.0 else 0.0,
         num_turns=sum(run.num_turns for run in runs),
+        violation_ci95={alpha: _ci95([each.violation_pct[alpha] for each in single]) for alpha in alphas},
+        jitter_ci95=_ci95([each.jitter for each in single]),
     )
+
+
+def _ci95(values: Sequence[float]) -> float:
+    """Half of the 95 % confidence interval of the mean (normal approximation); 0 for one value."""
+    return float(1.96 * np.std(values, ddof=1) / len(values) ** 0.5) if len(values) > 1 else 0.0
 
 
 def measure_ratios(ratios: npt.NDArray[np.float64], *, alphas: Sequence[float] = DEFAULT_ALPHAS) -> Measures:

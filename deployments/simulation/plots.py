@@ -14,7 +14,7 @@ from deployments.simulation.device import Slice
 from deployments.simulation.measures import response_ratios
 from deployments.simulation.simulator import Run
 
-_COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb", "#000000")
+_COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb", "#000000", "#994f00")
 
 
 def plot_violations(runs: Mapping[str, Sequence[Run]], path: Path, *, title: str, highest_alpha: float = 10.0) -> None:

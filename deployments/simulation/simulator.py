@@ -137,9 +137,8 @@ class _Simulation:
                     request_id=request.request_id,
                     model=request.model,
                     first_block=turn.first_block,
-                    num_blocks=blocks_done - turn.first_block,
                     start_s=turn.start_s,
-                    end_s=now_s,
+                    block_ends_s=tuple(turn.boundaries_s[: blocks_done - turn.first_block]),
                 )
             )
         self._turn = None

@@ -10,7 +10,7 @@ from serve_app.protocol.limits import RequestLimits
 _WINDOW_BITS = {"gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
 
 
-def decompress_body(body: bytes, content_encoding: str | None, limits: RequestLimits) -> bytes:
+def decompress_body(body: bytes | bytearray, content_encoding: str | None, limits: RequestLimits) -> bytes | bytearray:
     """The body as the client had it before compression; the same object if it was not compressed.
 
     Never makes more than ``limits.max_body_bytes``, whatever the body would expand to.

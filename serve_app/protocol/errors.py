@@ -1,10 +1,13 @@
 """Everything the codec refuses, one class per situation; ``serve_app.status`` gives each its HTTP and gRPC code.
 
 The message names the tensor, what was found and what is allowed; it goes to the client as it is. Errors hold
-nothing but the message, so they survive pickling.
+nothing but the message, so they survive pickling. What a Python client gets as ``InputRefusedError`` is one over every
+protocol.
 """
 
 from __future__ import annotations
+
+from deployments.runtime.errors import InputRefusedError
 
 
 class ProtocolError(Exception):
@@ -43,7 +46,7 @@ class ParameterError(ProtocolError):
     """A parameter of the request has a value of the wrong kind or out of range."""
 
 
-class UnknownInputError(ProtocolError):
+class UnknownInputError(ProtocolError, InputRefusedError):
     """The model has no input of this name."""
 
 
@@ -51,7 +54,7 @@ class DuplicateInputError(ProtocolError):
     """An input is there twice."""
 
 
-class MissingInputError(ProtocolError):
+class MissingInputError(ProtocolError, InputRefusedError):
     """The model needs an input that is not there."""
 
 
@@ -63,11 +66,11 @@ class DuplicateOutputError(ProtocolError):
     """An output is asked for twice."""
 
 
-class DatatypeError(ProtocolError):
+class DatatypeError(ProtocolError, InputRefusedError):
     """The datatype of an input is unknown, or is not the model's."""
 
 
-class ShapeError(ProtocolError):
+class ShapeError(ProtocolError, InputRefusedError):
     """The shape of an input is impossible, or is not one that the model takes."""
 
 
@@ -75,12 +78,20 @@ class DataSizeError(ProtocolError):
     """An input has more or less data than its shape says, or bytes are left over."""
 
 
-class DataValueError(ProtocolError):
+class DataValueError(ProtocolError, InputRefusedError):
     """An element of an input is of the wrong kind or cannot be held by its datatype."""
 
 
 class UnencodableOutputError(ProtocolError):
     """The model gave an output that the protocol cannot carry in the form asked for."""
+
+
+class MalformedResponseError(ProtocolError):
+    """A server's answer is none of the protocol's; raised by clients."""
+
+
+class CodecProcessDiedError(ProtocolError):
+    """The process that reads and writes large JSON died with the request; the next request starts another."""
 
 
 class UnknownModelError(ProtocolError):

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import orjson
 from google.protobuf.message import DecodeError
 
 from serve_app.protocol.binary_data import array_from_binary
@@ -34,6 +35,8 @@ from serve_app.protocol.limits import RequestLimits
 from serve_app.protocol.typed_contents import array_from_contents
 from split_tool.plan import TensorSpec
 
+_LENGTH_DELIMITED = 2
+
 
 def decode_address(message: bytes) -> tuple[str, str]:
     """Model name and version of a serialised ``ModelInferRequest``, nothing else of it is read.
@@ -46,6 +49,25 @@ def decode_address(message: bytes) -> tuple[str, str]:
     except DecodeError as error:
         raise MalformedRequestError("the message is no ModelInferRequest") from error
     return address.model_name, address.model_version
+
+
+def num_raw_bytes(message: bytes) -> int:
+    """How much of a serialised ``ModelInferRequest`` is raw contents; 0 for what is no such message.
+
+    Looks at the borders of its fields only: O(inputs), whatever their size.
+    """
+    offset = num_bytes = 0
+    try:
+        while offset < len(message):
+            tag, offset = _varint(message, offset)
+            length, offset = _varint(message, offset)
+            if tag & 7 != _LENGTH_DELIMITED:  # as all fields of the message are
+                return 0
+            num_bytes += length if tag >> 3 == ModelInferRequest.RAW_INPUT_CONTENTS_FIELD_NUMBER else 0
+            offset += length
+    except IndexError:
+        return 0
+    return num_bytes
 
 
 def decode_model_infer(
@@ -93,13 +115,18 @@ def encode_model_infer(
     request_id: str | None,
     outputs: Mapping[str, npt.NDArray[Any]],
     requested: tuple[RequestedOutput, ...],
+    parameters: Mapping[str, Any] | None = None,
 ) -> bytes:
     """The serialised ``ModelInferResponse`` with the requested outputs in their order, all as raw contents; O(size).
+
+    ``parameters`` are plain values about the request, each as JSON in a ``string_param``.
 
     Raises:
         UnencodableOutputError: If an output is no array, or of a dtype that the protocol lacks.
     """
     response = ModelInferResponse(model_name=model_name, model_version=model_version, id=request_id or "")
+    for key, value in (parameters or {}).items():
+        response.parameters[key].string_param = orjson.dumps(value).decode()
     for output in requested:
         array = outputs[output.name]
         datatype = datatype_of_output(output.name, array)
@@ -108,6 +135,17 @@ def encode_model_infer(
         response.raw_output_contents.append(strings_to_binary(array) if is_text else np.asarray(array).tobytes())
     message: bytes = response.SerializeToString()
     return message
+
+
+def _varint(message: bytes, offset: int) -> tuple[int, int]:
+    """The number at the offset in protobuf's variable length, and where it ends."""
+    number = shift = 0
+    while True:
+        byte = message[offset]
+        number |= (byte & 0x7F) << shift
+        offset, shift = offset + 1, shift + 7
+        if byte < 0x80:
+            return number, offset
 
 
 def _parameters(parameters: Any) -> Parameters:

@@ -66,6 +66,8 @@ class InferRequest:
         requested_outputs: In the order of the response; never empty unless the model has no outputs.
         priority: 1 is highest; None means the model's default.
         timeout_us: Time the client gives the request, in microseconds; None without one.
+        deadline_us: Time by which the client wants the answer, in microseconds; None without one. Orders the queue.
+        explain: Whether the answer shall tell where the request's time went.
         parameters: Everything else under ``parameters``.
     """
 
@@ -74,6 +76,8 @@ class InferRequest:
     requested_outputs: tuple[RequestedOutput, ...]
     priority: int | None
     timeout_us: int | None
+    deadline_us: int | None
+    explain: bool
     parameters: Parameters
 
 
@@ -143,10 +147,14 @@ def request_from_header(
         checked.append((entry, datatype))
     rest = dict(header.parameters)
     rest.pop("binary_data_output", None)
+    explain = _bool_parameter(rest, "explain", where="the request", default=False)
+    rest.pop("explain", None)
     return InferRequest(
         request_id=header.id or None,
         priority=_take_count(rest, "priority"),
         timeout_us=_take_count(rest, "timeout"),
+        deadline_us=_take_count(rest, "deadline"),
+        explain=explain,
         tensors=read_tensors(checked),
         requested_outputs=requested,
         parameters=rest,

@@ -27,12 +27,15 @@ class EncodedResponse:
         body: JSON, followed by the binary tensors if there are any.
         header_length: Bytes of JSON for the HTTP header ``Inference-Header-Content-Length``; None, so no such
             header, if the body is JSON alone.
-        content_type: For the HTTP header of that name.
     """
 
-    body: bytes
+    body: bytes | memoryview
     header_length: int | None
-    content_type: Literal["application/json", "application/octet-stream"]
+
+    @property
+    def content_type(self) -> Literal["application/json", "application/octet-stream"]:
+        """For the HTTP header of that name."""
+        return "application/json" if self.header_length is None else "application/octet-stream"
 
     @property
     def headers(self) -> dict[str, str]:
@@ -49,6 +52,7 @@ def encode_infer_response(
     request_id: str | None,
     outputs: Mapping[str, npt.NDArray[Any]],
     requested: tuple[RequestedOutput, ...],
+    parameters: Mapping[str, Any] | None = None,
 ) -> EncodedResponse:
     """The response with the requested outputs in their order; O(size), one copy of the binary tensors.
 
@@ -59,6 +63,7 @@ def encode_infer_response(
         outputs: Array by output name, at least the requested ones. Text as ``object`` arrays of ``str`` or
             ``bytes``.
         requested: What goes in, and in which form.
+        parameters: Plain values about the request; None: no such entry.
 
     Raises:
         UnencodableOutputError: If an output is no array, of a dtype that the protocol lacks, or BYTES that are
@@ -71,7 +76,7 @@ def encode_infer_response(
         datatype = datatype_of_output(output.name, array)
         entry: dict[str, Any] = {"name": output.name, "datatype": datatype.name, "shape": list(array.shape)}
         if output.binary:
-            data = strings_to_binary(array) if datatype.family == "bytes" else _view(array)
+            data = strings_to_binary(array) if datatype.family == "bytes" else view_of_bytes(array)
             entry["parameters"] = {"binary_data_size": len(data)}
             binary.append(data)
         else:
@@ -80,13 +85,13 @@ def encode_infer_response(
     response: dict[str, Any] = {"model_name": model_name, "model_version": model_version}
     if request_id is not None:
         response["id"] = request_id
+    if parameters is not None:
+        response["parameters"] = parameters
     response["outputs"] = entries
     header = orjson.dumps(response)
     if not binary:
-        return EncodedResponse(body=header, header_length=None, content_type="application/json")
-    return EncodedResponse(
-        body=b"".join((header, *binary)), header_length=len(header), content_type="application/octet-stream"
-    )
+        return EncodedResponse(body=header, header_length=None)
+    return EncodedResponse(body=b"".join((header, *binary)), header_length=len(header))
 
 
 def datatype_of_output(name: str, array: object) -> Datatype:
@@ -103,7 +108,7 @@ def datatype_of_output(name: str, array: object) -> Datatype:
     return datatype
 
 
-def _view(array: npt.NDArray[Any]) -> memoryview:
+def view_of_bytes(array: npt.NDArray[Any]) -> memoryview:
     """The array's bytes in row-major order, without a copy if they lie so."""
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 

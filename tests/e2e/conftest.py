@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,19 +17,26 @@ from serve_app.server import free_port
 from tests.models import ROOT, split_light_models
 
 MODELS = ("squeezenet", "shufflenet", "vgg19")
+LOADABLE = "loadable"
+"""A model in the gateway's repository that nobody has loaded."""
+
 START_LIMIT_S = 240
 
 
 @pytest.fixture(scope="package")
 def config_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The repository's own configuration file with three of its models."""
+    """The repository's own configuration file with three of its models, and a fourth to be loaded on request."""
     repository = split_light_models(*MODELS)
+    folder = tmp_path_factory.mktemp("server")
+    shutil.copytree(repository / "squeezenet", folder / "models" / LOADABLE / "1")
     config = yaml.safe_load((ROOT / "config.yaml").read_text())
     config["applications"] = [entry for entry in config["applications"] if entry["name"] in ("gateway", *MODELS)]
     for entry in config["applications"]:
         if entry["name"] in MODELS:
             entry["args"]["repository"] = str(repository)
-    path = tmp_path_factory.mktemp("server") / "config.yaml"
+        else:
+            entry["args"]["repository"] = str(folder / "models")
+    path = folder / "config.yaml"
     path.write_text(yaml.safe_dump(config))
     return path
 

@@ -8,8 +8,9 @@ import pytest
 import ray
 from hypothesis import settings
 
-settings.register_profile("unit", max_examples=25, deadline=None)
-settings.load_profile("unit")
+settings.register_profile("unit", max_examples=10, stateful_step_count=30, deadline=None)
+settings.register_profile("at_length", max_examples=100, stateful_step_count=60, deadline=None)
+settings.load_profile("unit")  # --hypothesis-profile comes after it
 
 
 @pytest.fixture(autouse=True)

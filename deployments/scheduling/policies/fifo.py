@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from deployments.scheduling.candidate import Candidate
+from deployments.scheduling.notes import Reason
 from deployments.scheduling.policies.keyed_order import KeyedOrder, smallest_key
 from deployments.scheduling.policies.options import NoOptions
 
@@ -46,6 +47,10 @@ class Fifo:
     def is_worth(self, challenger: Candidate, holder: Candidate, now_s: float, cost_s: float) -> bool:
         """No preemption is worth anything here."""
         return False
+
+    def reason(self, candidate: Candidate, now_s: float) -> Reason:
+        """The order."""
+        return "order"
 
     def next_change_s(self, now_s: float, holder: Candidate | None) -> float | None:
         """Never."""

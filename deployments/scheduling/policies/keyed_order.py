@@ -72,3 +72,7 @@ class KeyedOrder:
     def is_worth(self, challenger: Candidate, holder: Candidate, now_s: float, cost_s: float) -> bool:
         """True if a hand-over that costs ``cost_s`` lowers the sum of response ratios."""
         return lowers_ratio_sum(challenger, holder, cost_s)
+
+    def is_late(self, candidate: Candidate, now_s: float) -> bool:
+        """Nobody is set aside."""
+        return False

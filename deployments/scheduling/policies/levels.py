@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from deployments.scheduling.candidate import Candidate
+from deployments.scheduling.notes import Reason
 from deployments.scheduling.policies.options import StarvationOptions
 from deployments.scheduling.policies.policy import Order
 from deployments.scheduling.policies.starvation import StarvationGuard
@@ -95,6 +96,13 @@ class Levels(Generic[OrderT]):
         if guard is not None and self._head(guard, now_s, None) is challenger:
             return True
         return self._levels[challenger.priority].order.is_worth(challenger, holder, now_s, cost_s)
+
+    def reason(self, candidate: Candidate, now_s: float) -> Reason:
+        """Why this waiting request is chosen at ``now_s``: promoted, late, or in order."""
+        guard = self._guard(candidate.priority)
+        if guard is not None and self._head(guard, now_s, None) is candidate:
+            return "promoted"
+        return "late" if self._levels[candidate.priority].order.is_late(candidate, now_s) else "order"
 
     def next_change_s(self, now_s: float, holder: Candidate | None) -> float | None:
         """From when on ``choose`` may answer otherwise although nothing happened but time; None: never."""

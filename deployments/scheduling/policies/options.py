@@ -71,7 +71,7 @@ class SloOptions(StarvationOptions):
     """
 
     starvation_bound_ratio: float | None = 20.0
-    late_reserve: float | None = 0.25
+    late_reserve: float | None = 0.375
     admission: Admission = "off"
 
     def __post_init__(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from deployments.scheduling.candidate import Candidate
+from deployments.scheduling.notes import Reason
 
 
 class Order(Protocol):
@@ -32,6 +33,9 @@ class Order(Protocol):
     def is_worth(self, challenger: Candidate, holder: Candidate, now_s: float, cost_s: float) -> bool:
         """True if giving ``challenger`` the device before ``holder`` ends is worth ``cost_s`` seconds of it."""
 
+    def is_late(self, candidate: Candidate, now_s: float) -> bool:
+        """True if the order has set this waiting request aside, as it cannot be on time."""
+
 
 class Policy(Protocol):
     """Who should hold the device: an order, with priorities and the starvation bound where it has them."""
@@ -54,6 +58,9 @@ class Policy(Protocol):
 
     def is_worth(self, challenger: Candidate, holder: Candidate, now_s: float, cost_s: float) -> bool:
         """True if giving ``challenger`` the device before ``holder`` ends is worth ``cost_s`` seconds of it."""
+
+    def reason(self, candidate: Candidate, now_s: float) -> Reason:
+        """Why this waiting request is chosen at ``now_s``."""
 
     def next_change_s(self, now_s: float, holder: Candidate | None) -> float | None:
         """From when on ``choose`` may answer otherwise although nothing happened but time; None: never."""

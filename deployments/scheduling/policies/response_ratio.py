@@ -100,6 +100,10 @@ class ResponseRatio:
         """True if a hand-over that costs ``cost_s`` lowers the sum of response ratios."""
         return lowers_ratio_sum(challenger, holder, cost_s)
 
+    def is_late(self, candidate: Candidate, now_s: float) -> bool:
+        """Nobody is set aside."""
+        return False
+
 
 def make_response_ratio(options: StarvationOptions) -> Levels[ResponseRatio]:
     """The policy; within a level ``should_hold`` decides."""

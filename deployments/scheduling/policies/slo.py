@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from deployments.scheduling.candidate import Candidate
-from deployments.scheduling.policies.deadline_queue import DeadlineQueue
 from deployments.scheduling.policies.gain import lowers_ratio_sum
 from deployments.scheduling.policies.levels import Levels
-from deployments.scheduling.policies.on_time import deadline_order, on_time_set
+from deployments.scheduling.policies.on_time import deadline_order, on_time_set, shortness_key
+from deployments.scheduling.policies.on_time_queue import OnTimeQueue
 from deployments.scheduling.policies.options import SloOptions
 
 
@@ -27,7 +27,7 @@ def should_hold(
 ) -> Candidate | None:
     """Who should hold the device by the rules above; on equal terms the holder, then arrival order. O(n log n)."""
     on_time = on_time_set(deadline_order(waiting, holder), now_s, holder)
-    late = _shortest(on_time.aside, holder)
+    late = min(on_time.aside, key=lambda each: shortness_key(each, holder), default=None)
     if not on_time.kept:
         return late
     if late is not None and late_reserve is not None and on_time.slack_s() >= _needed_s(late, late_reserve):
@@ -35,10 +35,8 @@ def should_hold(
     return on_time.kept[0]
 
 
-def _shortest(aside: Sequence[Candidate], holder: Candidate | None) -> Candidate | None:
-    return min(
-        aside, key=lambda each: (each.remaining_s, each is not holder, each.arrival_s, each.sequence), default=None
-    )
+def _is_hopeless(holder: Candidate | None, now_s: float) -> bool:
+    return holder is not None and now_s > holder.deadline_s - holder.remaining_s
 
 
 def _needed_s(late: Candidate, late_reserve: float) -> float:
@@ -46,10 +44,7 @@ def _needed_s(late: Candidate, late_reserve: float) -> float:
 
 
 class Slo:
-    """``should_hold`` kept up to date.
-
-    O(log n) while the bounds of the queue answer; a sum over the m requests that are not hopeless, in C, where they do
-    not; ``on_time_set`` over those m, O(m log m), where some of them have to be late.
+    """``should_hold`` kept up to date, at the cost of ``OnTimeQueue``: O(log n) where the set of those on time stays.
 
     Args:
         late_reserve: See the module.
@@ -61,7 +56,7 @@ class Slo:
 
     def __init__(self, late_reserve: float | None) -> None:
         self._late_reserve = late_reserve
-        self._queue = DeadlineQueue()
+        self._queue = OnTimeQueue()
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -82,39 +77,29 @@ class Slo:
     def choose(self, now_s: float, holder: Candidate | None) -> Candidate | None:
         """Who should hold the device at ``now_s``; None if there is nobody."""
         queue = self._queue
-        queue.move_to(now_s)
-        late = queue.shortest_hopeless
-        live_holder = holder
-        if holder is not None and now_s > holder.deadline_s - holder.remaining_s:
-            live_holder = None
-            if late is None or holder.remaining_s <= late.remaining_s:
-                late = holder
-        live = queue.live
-        first = live[0] if live else None
-        if live_holder is not None and (first is None or live_holder.deadline_s <= first.deadline_s):
-            first = live_holder
+        is_hopeless = _is_hopeless(holder, now_s)
+        queue.settle(now_s, None if is_hopeless else holder)
+        late = queue.shortest_late()
+        if is_hopeless and holder is not None and (late is None or holder.remaining_s <= late.remaining_s):
+            late = holder
+        first = queue.first()
         if first is None:
             return late
-        if late is not None and self._late_reserve is not None:
-            if queue.has_slack(_needed_s(late, self._late_reserve), now_s, live_holder):
-                return late
-            if queue.has_slack(0.0, now_s, live_holder):
-                return first
-        elif queue.has_slack(0.0, now_s, live_holder):
-            return first
-        return self._choose_by_walk(now_s, live_holder, late, holder)
+        reserve = self._late_reserve
+        if late is not None and reserve is not None and queue.has_slack(_needed_s(late, reserve), now_s):
+            return late
+        return first
 
     def late_ones(self, now_s: float, holder: Candidate | None) -> list[Candidate]:
-        """Those set aside at ``now_s``."""
-        queue = self._queue
-        queue.move_to(now_s)
-        late = queue.hopeless()
-        if holder is not None and now_s > holder.deadline_s - holder.remaining_s:
-            late.append(holder)
-            holder = None
-        if not queue.has_slack(0.0, now_s, holder):
-            late += on_time_set(queue.with_holder(holder), now_s, holder).aside
-        return late
+        """Those that cannot be on time at ``now_s``. O(n)."""
+        is_hopeless = _is_hopeless(holder, now_s)
+        self._queue.settle(now_s, None if is_hopeless else holder)
+        late = self._queue.late()
+        return [*late, holder] if is_hopeless and holder is not None else late
+
+    def is_late(self, candidate: Candidate, now_s: float) -> bool:
+        """True if it cannot be on time. O(n)."""
+        return candidate in self.late_ones(now_s, None)
 
     def is_worth(self, challenger: Candidate, holder: Candidate, now_s: float, cost_s: float) -> bool:
         """True if the challenger would be late behind the holder and is not before it, or if the ratios gain."""
@@ -122,19 +107,6 @@ class Slo:
         if end_s <= challenger.deadline_s < end_s + holder.remaining_s:
             return True
         return lowers_ratio_sum(challenger, holder, cost_s)
-
-    def _choose_by_walk(
-        self, now_s: float, live_holder: Candidate | None, late: Candidate | None, holder: Candidate | None
-    ) -> Candidate | None:
-        """Who should hold the device where some of the live ones have to be late; ``late`` is the shortest other."""
-        on_time = on_time_set(self._queue.with_holder(live_holder), now_s, live_holder)
-        late = _shortest(on_time.aside if late is None else [late, *on_time.aside], holder)
-        if not on_time.kept:
-            return late
-        reserve = self._late_reserve
-        if late is not None and reserve is not None and on_time.slack_s() >= _needed_s(late, reserve):
-            return late
-        return on_time.kept[0]
 
 
 class SloLevels(Levels[Slo]):

@@ -12,7 +12,7 @@ import ray
 from ray import serve
 
 from serve_app.app import model
-from serve_app.config import ModelConfig
+from serve_app.sections import ModelConfig
 from serve_app.server import free_port
 from tests.models import split_light_models
 
@@ -49,7 +49,7 @@ def deploy(cluster: int, repository: Path) -> Deploy:
         app = f"{name}-{device['index']}" if device.get("index") else name
         if app not in handles:
             config = ModelConfig(model=name, repository=str(repository), device=device)
-            handles[app] = serve.run(model(config), name=app, route_prefix=f"/{app}")
+            handles[app] = serve.run(model(config), name=app, route_prefix=f"/v2/models/{app}")
         return handles[app]
 
     return deploy_model

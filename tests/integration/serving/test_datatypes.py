@@ -18,13 +18,13 @@ from ray import serve
 from deployments.runtime.blocks import BlockChain
 from deployments.runtime.settings import DeviceSettings
 from serve_app.app import model
-from serve_app.config import ModelConfig
 from serve_app.model_ingress import check_servable
 from serve_app.protocol import RequestLimits, decode_infer_request, encode_infer_response
 from serve_app.protocol.datatypes import DATATYPES
 from serve_app.protocol.errors import UnsupportedFeatureError
 from serve_app.protocol.grpc_codec import decode_model_infer, encode_model_infer
 from serve_app.protocol.inference_pb2 import ModelInferRequest, ModelInferResponse
+from serve_app.sections import ModelConfig
 from split_tool.__main__ import main
 from split_tool.inputs import load_samples
 from split_tool.plan import SplitPlan

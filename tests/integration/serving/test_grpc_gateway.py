@@ -12,9 +12,9 @@ import pytest
 from ray import serve
 
 from serve_app.app import gateway
-from serve_app.config import GatewayConfig
 from serve_app.grpc_service import SERVICE
 from serve_app.protocol import inference_pb2 as pb
+from serve_app.sections import GatewayConfig
 from serve_app.server import free_port
 from tests.integration.serving.conftest import Deploy
 from tests.integration.serving.observe import slices, status, wait_until

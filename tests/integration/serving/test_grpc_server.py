@@ -17,9 +17,11 @@ from serve_app.errors import PortInUseError
 from serve_app.grpc_server import GrpcServer
 from serve_app.grpc_service import SERVICE, InferenceService
 from serve_app.model_directory import ModelDirectory
+from serve_app.model_loader import ModelLoader
 from serve_app.protocol import inference_pb2 as pb
 from serve_app.protocol.errors import ShapeError, UnknownModelError
 from serve_app.protocol.metadata import ModelMetadata, TensorMetadata
+from serve_app.sections import GatewayConfig
 from serve_app.status import error_reply
 
 LIMIT_S = 10.0
@@ -102,7 +104,8 @@ async def server(replica: Replica) -> AsyncIterator[GrpcServer]:
 
 
 async def start(replica: Replica, port: int = 0) -> GrpcServer:
-    service = InferenceService(cast(ModelDirectory, Directory(replica)), "1.2.3")
+    directory = cast(ModelDirectory, Directory(replica))
+    service = InferenceService(directory, ModelLoader(GatewayConfig(repository=None), directory), "1.2.3")
     return await GrpcServer.start(service, host="127.0.0.1", port=port, max_message_bytes=4 << 20)
 
 
@@ -143,21 +146,20 @@ async def test_a_large_message_goes_through_the_object_store(replica: Replica, c
 
 
 @pytest.mark.parametrize(
-    ("answer", "request_fields", "code", "text"),
+    ("answer", "code", "text"),
     [
-        (error_reply(ShapeError("bad shape"), fault_id=""), {}, "INVALID_ARGUMENT", "bad shape"),
-        (QueueFullError("r", 3, 3), {}, "RESOURCE_EXHAUSTED", "3"),
-        (ActorDiedError(), {}, "UNAVAILABLE", "died unexpectedly"),
-        (ZeroDivisionError("secret"), {}, "INTERNAL", "internal error"),
-        (b"", {"model_version": "7"}, "NOT_FOUND", "no version '7'"),
+        (error_reply(ShapeError("bad shape"), fault_id=""), "INVALID_ARGUMENT", "bad shape"),
+        (QueueFullError("r", 3, 3), "RESOURCE_EXHAUSTED", "3"),
+        (ActorDiedError(), "UNAVAILABLE", "died unexpectedly"),
+        (ZeroDivisionError("secret"), "INTERNAL", "internal error"),
     ],
 )
 async def test_errors_end_the_call_with_the_code_of_the_table(
-    replica: Replica, call: Call, answer: Any, request_fields: dict[str, str], code: str, text: str
+    replica: Replica, call: Call, answer: Any, code: str, text: str
 ) -> None:
     replica.answer = answer
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await call("ModelInfer", infer_request(**request_fields))
+        await call("ModelInfer", infer_request())
     assert caught.value.code().name == code
     assert text in caught.value.details()
     assert "secret" not in caught.value.details()
@@ -189,11 +191,19 @@ async def test_bytes_that_are_no_message_are_the_clients_fault(channel: grpc.aio
     assert caught.value.code().name == "INVALID_ARGUMENT"
 
 
-async def test_loading_says_that_it_is_not_there(call: Call) -> None:
+async def test_a_gateway_without_a_repository_does_not_load(call: Call) -> None:
     for method in ("RepositoryModelLoad", "RepositoryModelUnload"):
-        with pytest.raises(grpc.aio.AioRpcError, match="configuration file") as caught:
+        with pytest.raises(grpc.aio.AioRpcError, match="set repository in the gateway's args") as caught:
             await call(method, pb.RepositoryModelLoadRequest(model_name="m"))
-        assert caught.value.code().name == "UNIMPLEMENTED"
+        assert caught.value.code().name == "PERMISSION_DENIED"
+
+
+async def test_nothing_of_a_model_comes_with_the_request_to_load_it(call: Call) -> None:
+    request = pb.RepositoryModelLoadRequest(model_name="m")
+    request.parameters["file:1/model.onnx"].bytes_param = b"x"
+    with pytest.raises(grpc.aio.AioRpcError, match="models load from the server's own repository alone") as caught:
+        await call("RepositoryModelLoad", request)
+    assert caught.value.code().name == "INVALID_ARGUMENT"
 
 
 async def test_a_cancelled_call_cancels_the_request_at_the_replica(replica: Replica, call: Call) -> None:

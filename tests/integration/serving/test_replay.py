@@ -91,13 +91,13 @@ class VirtualReplica:
         if done == len(self._requests[request_id].block_times_s):
             self._raw.page.end()
             del self._requests[request_id]
-            self._raw.send(Finish(request_id=request_id))
+            self._raw.send(Finish(request_id=request_id, lease=grant.lease))
             self._grant = None
             if self._requests:
                 self._take_grant(now_s)
         elif self._raw.page.is_revoked(grant.lease):
             self._raw.page.end()
-            self._raw.send(Yield(request_id=request_id, blocks_done=done))
+            self._raw.send(Yield(request_id=request_id, lease=grant.lease, blocks_done=done))
             self._take_grant(now_s)
         else:
             self._begin_block(grant, now_s)

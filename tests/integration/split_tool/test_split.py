@@ -18,6 +18,7 @@ import split_tool
 from split_tool.__main__ import main
 from split_tool.chain import Chain, feeds_to_ort
 from split_tool.errors import FolderOccupiedError, ModelRefusedError, OptionError, PlanMismatchError
+from split_tool.measure import measure
 from split_tool.plan import SplitPlan
 from split_tool.sessions import Device
 from tests.integration.split_tool.tiny_models import model, perceptron, value, weight
@@ -110,6 +111,41 @@ def test_more_blocks_than_the_graph_has_places_are_reported(tmp_path: Path) -> N
     plan = split(tmp_path / "one.onnx", tmp_path / "plan", blocks=4)
     assert len(plan.blocks) == 1
     assert plan.notes[0].startswith("4 blocks were asked for, 1 made")
+
+
+def one_of_its_kind(kind: str) -> onnx.ModelProto:
+    """A model without any operator, with one, with constants only, or with nothing that takes time."""
+    given = helper.make_node("Constant", [], ["k"], value=weight("", 3, 8))
+    nodes = {
+        "no operator": [],
+        "one operator": [helper.make_node("Relu", ["x"], ["y"])],
+        "constants only": [given, helper.make_node("Relu", ["k"], ["y"])],
+        "nothing but copies": [helper.make_node("Identity", ["x"], ["z"]), helper.make_node("Identity", ["z"], ["y"])],
+    }[kind]
+    return model(nodes, [value("x", (3, 8))], [value("x" if kind == "no operator" else "y", (3, 8))])
+
+
+@pytest.mark.parametrize("wanted", [{}, {"blocks": 1}, {"blocks": 3}, {"max_block_ms": 1e-6}, {"max_block_ms": 1e6}])
+@pytest.mark.parametrize("kind", ["no operator", "one operator", "constants only", "nothing but copies"])
+def test_a_model_with_nothing_to_cut_is_split_all_the_same(kind: str, wanted: dict[str, float], tmp_path: Path) -> None:
+    onnx.save(one_of_its_kind(kind), tmp_path / "m.onnx")
+    plan = split(tmp_path / "m.onnx", tmp_path / "plan", **wanted)
+    whole = ort.InferenceSession(tmp_path / "m.onnx", providers=["CPUExecutionProvider"])
+    (got,) = split_tool.run_chain(plan, tmp_path / "plan", {"x": X})
+    np.testing.assert_array_equal(got, whole.run(None, {"x": X})[0])
+
+
+def test_a_clock_that_sees_no_time_pass_is_no_reason_to_fail() -> None:
+    def frozen() -> float:
+        return 1.0
+
+    chain = Chain([perceptron()], Device(), is_optimised=False)
+    chain.clock = frozen
+    feeds = {"x": ort.OrtValue.ortvalue_from_numpy(X)}
+    measured = measure(lambda: None, chain, feeds, ["y"], budget_s=0.0)
+    assert measured.isolated_ms > 0
+    assert measured.overhead == 0.0
+    assert measured.spread == 0.0
 
 
 def test_an_unreachable_bound_gives_the_best_there_is_and_names_the_bound(model_file: Path, tmp_path: Path) -> None:

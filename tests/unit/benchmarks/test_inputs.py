@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks.load.errors import LoadError
-from benchmarks.load.inputs import picture, prepare_requests
+from benchmarks.load.inputs import picture, picture_model, prepare_arrays, prepare_requests
 from serve_app.protocol import RequestLimits, decode_infer_request
 from split_tool.plan import TensorSpec
 
@@ -31,15 +31,17 @@ def test_the_first_model_that_can_take_a_picture_gets_one_and_seeds_decide_the_r
         "vision": metadata(("image", "FP32", [-1, 3, 224, 224])),
         "other": metadata(("image", "FP32", [1, 3, 64, 64])),
     }
-    requests = prepare_requests(answers, seed=1)
-    assert [model for model, request in requests.items() if request.has_picture] == ["vision"]
-    assert requests == prepare_requests(answers, seed=1)
-    assert requests["other"] != prepare_requests(answers, seed=2)["other"]
-    assert requests["vision"] == prepare_requests(answers, seed=2)["vision"]
+    requests = prepare_requests(prepare_arrays(answers, seed=1))
+    assert picture_model(answers) == "vision"
+    assert requests == prepare_requests(prepare_arrays(answers, seed=1))
+    others = prepare_requests(prepare_arrays(answers, seed=2))
+    assert requests["other"] != others["other"]
+    assert requests["vision"] == others["vision"]
 
 
 def test_the_server_reads_what_was_prepared() -> None:
-    request = prepare_requests({"m": metadata(("ids", "INT64", [-1, -1]), ("text", "BYTES", [2]))}, seed=1)["m"]
+    answers = {"m": metadata(("ids", "INT64", [-1, -1]), ("text", "BYTES", [2]))}
+    request = prepare_requests(prepare_arrays(answers, seed=1))["m"]
     specs = (
         TensorSpec(name="ids", dtype="int64", shape=("N", None)),
         TensorSpec(name="text", dtype="string", shape=(2,)),
@@ -53,4 +55,4 @@ def test_the_server_reads_what_was_prepared() -> None:
 
 def test_a_datatype_that_the_protocol_lacks_is_named() -> None:
     with pytest.raises(LoadError, match="'x' has the datatype float8e5m2"):
-        prepare_requests({"m": metadata(("x", "float8e5m2", [1]))}, seed=0)
+        prepare_arrays({"m": metadata(("x", "float8e5m2", [1]))}, seed=0)

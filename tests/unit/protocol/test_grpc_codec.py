@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serve_app.protocol import InferRequest, RequestedOutput, RequestLimits, errors
-from serve_app.protocol.grpc_codec import decode_address, decode_model_infer, encode_model_infer
+from serve_app.protocol.grpc_codec import decode_address, decode_model_infer, encode_model_infer, num_raw_bytes
 from serve_app.protocol.inference_pb2 import ModelInferRequest, ModelInferResponse
 from split_tool.plan import TensorSpec
 
@@ -110,6 +110,15 @@ def test_a_model_without_inputs_gets_none() -> None:
 def test_what_does_not_fit_is_refused(message: ModelInferRequest, error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
         decode(message, X)
+
+
+def test_the_size_of_raw_contents_is_seen_without_reading_them() -> None:
+    message = request("FP32", [1, 100], b"1" * 400)
+    message.raw_input_contents.append(b"22")
+    assert num_raw_bytes(message.SerializeToString()) == 402
+    assert num_raw_bytes(request("FP32", [1, 2], fp32_contents=[1, 2]).SerializeToString()) == 0
+    for wrong in (b"\xff\xff", b"\x38\x05", b"\x3a"):
+        assert num_raw_bytes(wrong) == 0
 
 
 def test_more_raw_contents_than_inputs_are_refused() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from deployments.runtime.device_page import DEVICE_PAGE_FILE
 from deployments.runtime.errors import (
     BlockFailedError,
     LeaseOverdueError,
@@ -246,8 +247,8 @@ def test_an_overdue_lease_makes_the_replica_unhealthy_and_never_makes_two_holder
     world.close()
 
 
-def test_nothing_is_left_in_the_folder_of_a_closed_device(tmp_path: Path) -> None:
+def test_nothing_but_the_turn_lock_is_left_in_the_folder_of_a_closed_device(tmp_path: Path) -> None:
     world = LeaseWorld(tmp_path / "device", SRPT)
     world.replica("m", 1)
     world.close()
-    assert list((tmp_path / "device").iterdir()) == []
+    assert [path.name for path in (tmp_path / "device").iterdir()] == [DEVICE_PAGE_FILE]

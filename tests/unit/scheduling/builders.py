@@ -17,6 +17,7 @@ def request(
     isolated_s: float | None = None,
     deadline_s: float | None = None,
     priority: int = 1,
+    is_traced: bool = False,
 ) -> Request:
     """A request of model ``model`` (its own name if not stated), due at arrival + 4 x isolated if not stated."""
     times_s = blocks_s or (1.0,)
@@ -30,6 +31,7 @@ def request(
         block_times_s=times_s,
         deadline_s=arrival_s + 4.0 * alone_s if deadline_s is None else deadline_s,
         priority=priority,
+        is_traced=is_traced,
     )
 
 

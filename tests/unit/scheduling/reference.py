@@ -11,7 +11,7 @@ from deployments.scheduling.request import Request
 
 Meaning = Callable[[Sequence[Candidate], Candidate | None, float], Candidate | None]
 
-LATE_RESERVE = 0.25
+LATE_RESERVE = 0.375
 
 MEANINGS: dict[str, Meaning] = {
     "fifo": fifo.should_hold,

@@ -1,9 +1,9 @@
-"""What holds for every policy, on a few random workloads; ``tests/integration/simulation`` draws many."""
+"""What holds for every policy, on random workloads; ``tests/integration/simulation`` draws many more."""
 
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from deployments.scheduling.policies.table import POLICIES
@@ -22,42 +22,34 @@ from .checks import (
     workloads,
 )
 
-EXAMPLES = settings(max_examples=10, deadline=None)
 
-
-@EXAMPLES
 @given(requests=workloads())
 def test_every_request_ends_once_after_all_its_blocks_in_order(requests: list[Request]) -> None:
     for policy in POLICIES:
         check_every_request_ends_once_after_all_its_blocks_in_order(policy, requests)
 
 
-@EXAMPLES
 @given(requests=workloads())
 def test_the_device_is_never_shared_and_never_idle_while_somebody_waits(requests: list[Request]) -> None:
     for policy in POLICIES:
         check_the_device_is_never_shared_and_never_idle_while_somebody_waits(policy, requests)
 
 
-@EXAMPLES
 @given(requests=workloads())
 def test_all_policies_are_done_at_the_same_time(requests: list[Request]) -> None:
     check_all_policies_are_done_at_the_same_time(requests)
 
 
-@EXAMPLES
 @given(requests=workloads())
 def test_fifo_serves_in_arrival_order(requests: list[Request]) -> None:
     check_fifo_serves_in_arrival_order(requests)
 
 
-@EXAMPLES
 @given(requests=workloads(num_levels=1))
 def test_with_admission_whoever_is_served_is_on_time(requests: list[Request]) -> None:
     check_with_admission_whoever_is_served_is_on_time(requests)
 
 
-@EXAMPLES
 @given(
     requests=workloads(num_levels=1),
     bound=st.integers(1, 200),
@@ -73,7 +65,6 @@ def test_nobody_waits_longer_than_the_starvation_bound_promises(
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@EXAMPLES
 @given(
     happenings=steps,
     bound=st.sampled_from([None, 2.0]),

@@ -1,10 +1,7 @@
-"""A few random sequences of all events; ``tests/integration/simulation`` draws many."""
+"""Random sequences of all events; ``tests/integration/simulation`` draws many more."""
 
 from __future__ import annotations
-
-from hypothesis import settings
 
 from .machine import AllocatorMachine
 
 TestAllocatorMachine = AllocatorMachine.TestCase
-TestAllocatorMachine.settings = settings(max_examples=12, stateful_step_count=30, deadline=None)

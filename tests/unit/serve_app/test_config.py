@@ -6,11 +6,14 @@ import copy
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
-from serve_app.config import load_config
-from serve_app.errors import ConfigError, RepositoryMissingError
+from serve_app.config import live_config, load_config, stored_config
+from serve_app.errors import ConfigError, ModelMissingError, RepositoryMissingError
+from serve_app.repository import find_model
+from serve_app.sections import DeviceConfig, QosConfig, StoredModelConfig
 
 ROOT = Path(__file__).parent.parent.parent.parent
 GOOD: dict[str, Any] = {
@@ -124,7 +127,7 @@ def test_all_faults_are_told_at_once(repository: Path) -> None:
 
 def test_models_that_disagree_on_their_device_are_both_named(repository: Path) -> None:
     config = changed(("2.args.device.mode", "fifo"))
-    with pytest.raises(ConfigError, match=r"models 'small' and 'large' disagree.*mode: 'slo' here, 'fifo' there"):
+    with pytest.raises(ConfigError, match=r"model 'small' and model 'large' disagree.*mode: 'slo' here, 'fifo' there"):
         load_config(write(repository, config))
 
 
@@ -134,10 +137,60 @@ def test_a_missing_repository_names_the_command_that_makes_it(repository: Path) 
         load_config(write(repository, config))
 
 
-def test_a_missing_plan_names_the_command_that_makes_it(repository: Path) -> None:
+def test_a_missing_model_names_the_command_that_makes_it(repository: Path) -> None:
     (repository / "large" / "plan.json").unlink()
-    with pytest.raises(RepositoryMissingError, match=r"'large' has no split plan.*python -m split_tool split"):
+    with pytest.raises(ModelMissingError, match=r"no model 'large' in .*python -m split_tool split"):
         load_config(write(repository, GOOD))
+
+
+def user_config(value: object) -> tuple[str, Any]:
+    return ("1.deployments", [{"name": "SplitModel", "user_config": value}])
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ({"qos": {"alhpa": 4}}, r"\[1\]\.deployments\[0\]\.user_config\.qos\.alhpa: unknown key"),
+        (
+            {"device": {"threads": 2}},
+            r"user_config\.device\.threads: unknown key .* here are lease_limit_s, max_",
+        ),
+        ({"device": {"mode": "fast"}}, r"user_config\.device: unknown mode 'fast'"),
+        ({"device": {"policy_options": {"speed": 9}}}, r"user_config\.device: .*option 'speed' = 9"),
+    ],
+)
+def test_what_is_wrong_in_user_config_is_told_too(repository: Path, value: object, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load_config(write(repository, changed(user_config(value))))
+
+
+def test_models_whose_user_config_disagree_on_their_device_are_both_named(repository: Path) -> None:
+    second = ("2.deployments", [{"name": "SplitModel", "user_config": {"device": {"mode": "bnst"}}}])
+    config = changed(user_config({"device": {"mode": "fifo"}}), second)
+    with pytest.raises(ConfigError, match=r"user_config of 'small' and user_config of 'large' disagree.*'fifo' here"):
+        load_config(write(repository, config))
+
+
+def test_user_config_replaces_what_it_states_and_nothing_else(repository: Path) -> None:
+    model = load_config(write(repository, changed(("1.args.timeout_ms", 300)))).models[0]
+    stated = model.to_settings()
+    live = live_config({"qos": {"alpha": 2}, "device": {"max_waiting": 7}}, stated.device)
+    assert live.device is not None
+    assert live.device.over(stated.device) == msgspec.structs.replace(stated.device, max_waiting=7)
+    assert live.over(stated) == msgspec.structs.replace(stated, alpha=2.0)
+    assert live.over(stated).timeout_s == 0.3
+
+
+def test_the_config_of_a_stored_model_goes_over_the_gateways(repository: Path) -> None:
+    defaults = StoredModelConfig(qos=QosConfig(alpha=3), device=DeviceConfig(index=2))
+    (repository / "small" / "config.yaml").write_text("qos: {priority: 2}")
+    config = stored_config(find_model(repository, "small"), defaults, str(repository))
+    assert (config.qos.alpha, config.qos.priority, config.device.index) == (4, 2, 2)
+
+
+def test_the_mode_is_replaced_for_models_loaded_on_request_too(repository: Path) -> None:
+    config = changed(("0.args", {"models": {"device": {"mode": "slo"}}}))
+    assert load_config(write(repository, config), mode="fifo").gateway.models.device.mode == "fifo"
 
 
 @pytest.mark.parametrize(

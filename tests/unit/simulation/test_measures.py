@@ -46,6 +46,17 @@ def test_a_run_is_measured_overall_and_per_model() -> None:
     assert measures.by_model["m"] == measures.overall
     assert measures.device_use_pct == 100.0
     assert measures.goodput_per_s == 0.25
+    assert measures.violation_ci95[2.0] == 0.0
+
+
+def test_runs_that_differ_make_a_confidence_interval() -> None:
+    runs = [
+        simulate([request(0, 0, 9, 2), request(1, 0, 9, *blocks)], DeviceAllocator(policy=make_policy("fifo")))
+        for blocks in ((1,), (4,))
+    ]
+    measures = measure(runs)
+    assert measures.overall.violation_pct[2.0] == 25.0
+    assert measures.violation_ci95[2.0] == pytest.approx(1.96 * 25.0)
 
 
 def test_the_optimum_may_wait_for_an_urgent_request_that_is_still_to_come() -> None:

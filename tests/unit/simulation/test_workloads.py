@@ -124,7 +124,7 @@ def test_a_contender_is_a_policy_or_a_mode_with_settings() -> None:
     assert all(read_contender(text) for text in PAPER_CONTENDERS)
 
 
-@pytest.mark.parametrize("text", ["lifo", "parallel", "slo;alpha", "slo;preemption=sometimes"])
+@pytest.mark.parametrize("text", ["lifo", "slo;alpha", "slo;preemption=sometimes"])
 def test_a_wrong_contender_is_refused(text: str) -> None:
     with pytest.raises(ContenderError, match=text.split(";")[0]):
         read_contender(text)

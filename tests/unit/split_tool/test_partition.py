@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from split_tool.choose import choose_num_blocks, knee
-from split_tool.partition import Costs, longest_by_blocks, partition, price_ms
+from split_tool.partition import Costs, longest_by_blocks, partition, price_ms, thinned
 from split_tool.plan import SplitRequest
 
 
@@ -45,6 +45,19 @@ def test_the_partition_is_as_good_as_exhaustive_search(
 def test_the_trade_off_curve_names_the_longest_block_of_each_partition(costs: Costs) -> None:
     for count, longest_ms in enumerate(longest_by_blocks(costs, 6), start=1):
         assert longest(costs, partition(costs, count)) == pytest.approx(longest_ms)
+
+
+@given(small_costs(), st.integers(1, 6))
+def test_thinning_keeps_the_cheapest_places_and_every_partition_of_it_is_one_of_the_whole(
+    costs: Costs, max_positions: int
+) -> None:
+    thin = thinned(costs, max_positions)
+    assert len(thin.positions) == min(max_positions, len(costs.positions))
+    edges = dict(zip(costs.positions, costs.cut_ms, strict=True))
+    assert [edges[position] for position in thin.positions] == list(thin.cut_ms)
+    assert min(thin.cut_ms, default=0.0) == min(costs.cut_ms, default=0.0)
+    for whole_ms, thin_ms in zip(longest_by_blocks(costs, 4), longest_by_blocks(thin, 4), strict=False):
+        assert thin_ms >= whole_ms - 1e-9
 
 
 def test_more_blocks_than_places_give_as_many_as_there_are() -> None:

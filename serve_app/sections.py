@@ -1,0 +1,185 @@
+"""The sections of ``config.yaml``, typed: what stands in ``args``, in ``user_config`` and beside a model on disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from deployments.runtime.settings import DeviceSettings
+from deployments.runtime.split_model import ModelSettings
+from deployments.scheduling.errors import SchedulingError
+from deployments.scheduling.policies.table import make_policy
+from serve_app.repository import StoredModel, find_model
+
+NAME_PATTERN = r"^[A-Za-z0-9_-]+$"
+
+
+def _with_qos(settings: ModelSettings, qos: QosConfig) -> ModelSettings:
+    return msgspec.structs.replace(
+        settings, alpha=qos.alpha, deadline_s=_seconds(qos.deadline_ms), priority=qos.priority
+    )
+
+
+def _seconds(time_ms: float | None) -> float | None:
+    return None if time_ms is None else time_ms / 1e3
+
+
+def _check_policy(settings: DeviceSettings) -> None:
+    try:
+        make_policy(settings.sharing.policy, settings.policy_options)
+    except SchedulingError as error:
+        raise ValueError(str(error)) from error
+
+
+class Section(BaseModel):
+    """A part of the file; unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class DeviceConfig(Section):
+    """``device``: one device and what all its models share; state it once and refer to it by a YAML anchor."""
+
+    kind: Literal["cpu", "cuda"] = Field("cpu", description="What blocks run on.")
+    index: int = Field(0, ge=0, description="Which GPU, or which logical CPU device.")
+    threads: int = Field(1, ge=1, description="CPU threads that run one block.")
+    cores: list[int] | None = Field(None, description="Processor cores the device is pinned to, one per thread.")
+    mode: str = Field("slo", description="dlir, oyst, bnst, fifo, parallel or slo.")
+    policy: str | None = Field(None, description="fifo, sjf, srpt, edf, response_ratio or slo, not the mode's own.")
+    policy_options: dict[str, float | int | bool | str] = Field(
+        default_factory=dict, description="Options of the policy, by name."
+    )
+    max_waiting: int = Field(1000, ge=1, description="Requests that may wait for the device; one more gets 503.")
+    max_waiting_per_model: int | None = Field(None, ge=1, description="The same for each model alone; null: no bound.")
+    lease_limit_s: float = Field(30.0, gt=0, description="A block that runs longer has its replica replaced.")
+
+    @model_validator(mode="after")
+    def _check(self) -> DeviceConfig:
+        if self.cores is not None and len(set(self.cores)) != self.threads:
+            raise ValueError(f"cores {self.cores} must be as many different ones as threads ({self.threads})")
+        _check_policy(self.to_settings())
+        return self
+
+    def to_settings(self) -> DeviceSettings:
+        """The same for the runtime."""
+        stated = self.model_dump(exclude={"cores"})
+        return DeviceSettings(**stated, cores=None if self.cores is None else tuple(self.cores))
+
+
+class QosConfig(Section):
+    """``qos``: what the requests of a model want when they do not say."""
+
+    alpha: float = Field(4.0, ge=1, description="Deadline = arrival + alpha times the isolated time.")
+    deadline_ms: float | None = Field(None, gt=0, description="A fixed deadline after arrival instead, milliseconds.")
+    priority: int = Field(1, ge=1, description="1 is the highest; comes before deadlines.")
+
+
+class HttpConfig(Section):
+    """``http``: limits of one model's HTTP interface."""
+
+    max_body_mb: float = Field(256.0, gt=0, description="Largest request body, MiB; larger ones get 413.")
+    max_json_mb: float = Field(8.0, gt=0, description="Largest JSON part; larger tensors belong in the binary form.")
+
+
+class SplitConfig(Section):
+    """``split``: how a model that lies in the repository as ``model.onnx`` alone is split."""
+
+    max_block_ms: float | None = Field(None, gt=0, description="Longest block, milliseconds; null: the tool chooses.")
+    cache: str | None = Field(None, description="Folder for what is made; null: .cache in the repository.")
+
+
+class StoredModelConfig(Section):
+    """``config.yaml`` beside a model in the repository, and the gateway's ``models``: a part of an entry's ``args``."""
+
+    version: int | None = Field(None, ge=1, description="Version to serve; null: the highest in the repository.")
+    device: DeviceConfig = DeviceConfig()
+    qos: QosConfig = QosConfig()
+    timeout_ms: float | None = Field(None, gt=0, description="Give a request up after this time with 504.")
+    http: HttpConfig = HttpConfig()
+    split: SplitConfig = SplitConfig()
+
+
+class ModelConfig(StoredModelConfig):
+    """``args`` of a model's entry."""
+
+    model: str = Field(pattern=NAME_PATTERN, description="Name of the model and of its folder.")
+    repository: str = Field("models", description="Folder with one folder per model.")
+
+    def stored(self) -> StoredModel:
+        """The model on disk.
+
+        Raises:
+            ServeAppError: If it is not there, or leaves the repository (see ``serve_app.repository``).
+        """
+        return find_model(Path(self.repository), self.model, self.version)
+
+    def to_settings(self) -> ModelSettings:
+        """The same for the runtime, with the version that is on disk now.
+
+        Raises:
+            ServeAppError: See ``stored``.
+        """
+        stored = self.stored()
+        settings = ModelSettings(
+            model=self.model,
+            version=str(stored.version),
+            folder=str(stored.folder),
+            device=self.device.to_settings(),
+            timeout_s=_seconds(self.timeout_ms),
+        )
+        return _with_qos(settings, self.qos)
+
+
+class LiveDeviceConfig(Section):
+    """``user_config.device``: what can change while models of the device run; the rest is the entry's ``args``."""
+
+    mode: str | None = Field(None, description="Instead of args.device.mode.")
+    policy: str | None = Field(None, description="The same for the policy.")
+    policy_options: dict[str, float | int | bool | str] | None = Field(None, description="The same for its options.")
+    max_waiting: int | None = Field(None, ge=1, description="The same for the bound.")
+    max_waiting_per_model: int | None = Field(None, ge=1, description="The same for the bound per model.")
+    lease_limit_s: float | None = Field(None, gt=0, description="The same for the longest block.")
+
+    def over(self, stated: DeviceSettings) -> DeviceSettings:
+        """The device's settings with these in place.
+
+        Raises:
+            ValueError: If they make no sense together.
+        """
+        settings = msgspec.structs.replace(stated, **self.model_dump(exclude_unset=True))
+        _check_policy(settings)
+        return settings
+
+
+class LiveConfig(Section):
+    """``user_config`` of the deployment ``SplitModel``: what Serve changes without a restart."""
+
+    device: LiveDeviceConfig | None = Field(None, description="What all models of the device must say alike.")
+    qos: QosConfig | None = Field(None, description="Instead of args.qos.")
+    timeout_ms: float | None = Field(None, gt=0, description="Instead of args.timeout_ms.")
+
+    def over(self, stated: ModelSettings) -> ModelSettings:
+        """The model's settings with these in place, but for the device's.
+
+        Raises:
+            ValueError: If they make no sense together.
+        """
+        settings = stated if self.qos is None else _with_qos(stated, self.qos)
+        if self.timeout_ms is not None:
+            settings = msgspec.structs.replace(settings, timeout_s=_seconds(self.timeout_ms))
+        return settings
+
+
+class GatewayConfig(Section):
+    """``args`` of the gateway's entry."""
+
+    grpc_port: int | None = Field(8001, ge=1, le=65535, description="Where gRPC listens; null: no gRPC.")
+    grpc_host: str = Field("127.0.0.1", description="Address that gRPC binds.")
+    grpc_max_message_mb: float = Field(256.0, gt=0, lt=2048, description="Largest gRPC message, MiB.")
+    repository: str | None = Field("models", description="From where models load on request; null: not at all.")
+    models: StoredModelConfig = Field(
+        StoredModelConfig(), description="Settings of models loaded on request, where their config.yaml says nothing."
+    )
