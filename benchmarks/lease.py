@@ -5,10 +5,10 @@
     python -m benchmarks.lease --unpinned   device threads on any core
 
 Real parts: an allocator process and two replica processes with the real device thread and socket protocol; only the
-blocks are stand-ins (matrix products for ``--block-ms``, which release the interpreter lock as ONNX Runtime does). As in
-the example configuration the device is core 0: all device threads run there, everything else on the other cores; with
-``--unpinned`` the system places all threads. All figures come from the slice log or from the replicas' own clocks, in
-microseconds:
+blocks are stand-ins (matrix products for ``--block-ms``, which release the interpreter lock as ONNX Runtime does). As
+in the example configuration the device is core 0: all device threads run there, everything else on the other cores;
+with ``--unpinned`` the system places all threads. All figures come from the slice log or from the replicas' own clocks,
+in microseconds:
 
 - boundary: from the end of a block to the start of the next one in an undisturbed turn,
 - hand-over: the device is idle from the end of one replica's turn to the start of another's,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from split_tool.plan import SplitPlan
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; 0 if it worked, 1 if the tool refused, 2 for wrong usage."""
     options = _parser().parse_args(arguments)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was begun is removed
     try:
         result: int = options.run(options)
     except SplitToolError as error:

@@ -162,6 +162,7 @@ def _draw_sweep(panels: Sequence[Axes], figures: Sequence[Figures]) -> None:
             else:
                 bars = axes.bar(place, values[0], color=_COLOURS[name])
                 axes.bar_label(bars, fmt="%.1f", fontsize=9)
+        axes.margins(y=0.15)
         axes.set(title=title, ylabel=label, ylim=(0, None))
         axes.grid(alpha=0.25, axis="y")
         if len(loads) >= _LOADS_FOR_CURVE:

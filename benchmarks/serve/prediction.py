@@ -22,6 +22,7 @@ from deployments.scheduling.modes import Mode
 from deployments.scheduling.policies.table import make_policy
 from deployments.scheduling.request import Request, RequestId
 from deployments.simulation.costs import Costs
+from deployments.simulation.parallel import simulate_parallel
 from deployments.simulation.simulator import simulate
 from deployments.simulation.workload import Arrival, SimulatedModel, make_request
 
@@ -48,7 +49,7 @@ class Prediction:
 
 
 def predict(rounds: Sequence[Round], setting: Setting, options: Mapping[str, object]) -> list[Prediction]:
-    """One prediction for each exclusive mode of ours and load; others have no turns to simulate.
+    """One prediction for each mode of ours and load; ``parallel`` as ideal sharing of one core.
 
     Args:
         rounds: Any.
@@ -61,7 +62,7 @@ def predict(rounds: Sequence[Round], setting: Setting, options: Mapping[str, obj
     predictions = []
     for (name, load), group in groups.items():
         mode = COMPETITORS[name].mode
-        if mode is not None and mode.exclusive and any(each.slices for each in group):
+        if mode is not None and any(each.slices for each in group):
             predictions.append(_predict(name, load, mode, group, setting, options))
     return predictions
 
@@ -75,13 +76,14 @@ def _predict(
     options: Mapping[str, object],
 ) -> Prediction:
     slices = [turn for each in rounds for turn in each.slices]
-    idle_s = [gap for each in rounds for gap in handover_s(each.slices)]
+    idle_s = [gap for each in rounds for gap in handover_s(each.slices)] if mode.exclusive else []
     cost_s = median(idle_s) if idle_s else 0.0
     models = {
         model: SimulatedModel(
             name=model,
             isolated_s=isolated_s,
-            block_times_s=block_times_s(slices, model)
+            # turns that were shared are longer than the model's own time
+            block_times_s=(block_times_s(slices, model) if mode.exclusive else None)
             or ((isolated_s,) if mode.preemption == "never" else setting.blocks_s[model]),
         )
         for model, isolated_s in setting.isolated_s.items()
@@ -96,10 +98,15 @@ def _predict(
         ]
         allocator = DeviceAllocator(
             policy=make_policy(mode.policy, options if name == "slo" else {}),
+            exclusive=mode.exclusive,
             preemption=mode.preemption,
             handover_s=cost_s,
         )
-        run = simulate(requests, allocator, costs=Costs(handover_s=cost_s))
+        run = (
+            simulate(requests, allocator, costs=Costs(handover_s=cost_s))
+            if mode.exclusive
+            else simulate_parallel(requests, allocator, interference=1.0)
+        )
         for request in run.requests:
             took_s = run.finish_s.get(request.request_id, np.inf) - request.arrival_s
             device_only.append(took_s / request.isolated_s)

@@ -94,8 +94,10 @@ def test_rounds_become_tables_files_and_a_page_that_needs_nothing_else(tmp_path:
     assert [(each["competitor"], each["load"]) for each in predictions] == [
         ("slo", 0.5),
         ("fifo", 0.5),
+        ("parallel", 0.5),
         ("slo", 0.8),
         ("fifo", 0.8),
+        ("parallel", 0.8),
     ]
     assert (tmp_path / "page.png").read_bytes().startswith(b"\x89PNG")
     page = (tmp_path / "page.html").read_text()
