@@ -134,6 +134,10 @@ class ModelDirectory:
             self._look_up(model)
         return handle
 
+    def forget(self, model: str) -> None:
+        """The model is being taken away: the next request for it looks it up."""
+        self._handles.pop(model, None)
+
     async def states(self) -> list[ModelState]:
         """Every model application, with the version that its replica tells."""
         states = await asyncio.to_thread(self._find_states)

@@ -101,6 +101,7 @@ class ModelLoader:
             if (config := await self._stated_config(model)) is not None:
                 self._stated[model] = config
             await asyncio.to_thread(serve.delete, model, _blocking=False)
+            self._directory.forget(model)
 
     async def index(self) -> list[ModelState]:
         """Every model: those that are served, and those that are only in the repository, with what is wrong there."""

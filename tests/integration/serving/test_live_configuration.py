@@ -14,7 +14,7 @@ from ray.serve.schema import ServeDeploySchema
 from tests.integration.serving.observe import slices, status, wait_until
 from tests.models import random_input
 
-DEVICE = "cpu-7"
+DEVICE = "cpu-12"
 MODELS = ("squeezenet", "shufflenet")
 
 
@@ -25,7 +25,7 @@ def apply(repository: Path, **user_configs: dict[str, Any]) -> None:
             "name": f"{name}-live",
             "route_prefix": f"/{name}-live",
             "import_path": "serve_app.app:model",
-            "args": {"model": name, "repository": str(repository), "device": {"index": 7}},
+            "args": {"model": name, "repository": str(repository), "device": {"index": 12}},
             "deployments": [{"name": "SplitModel", "user_config": user_configs[name]}],
         }
         for name in MODELS

@@ -64,7 +64,7 @@ def grpc_port(cluster: int, repository: Path) -> Iterator[int]:
     config = GatewayConfig(
         grpc_port=free_port(),
         repository=str(repository),
-        models=StoredModelConfig(device=DeviceConfig(index=3)),
+        models=StoredModelConfig(device=DeviceConfig(index=11)),
     )
     serve.run(gateway(config), name="loading", route_prefix="/loading")
     assert config.grpc_port is not None
@@ -159,10 +159,10 @@ def test_no_request_is_dropped_while_a_new_version_takes_over(client: httpx.Clie
 def test_what_a_model_has_accepted_is_answered_although_it_is_unloaded(client: httpx.Client) -> None:
     assert control(client, "twice", "load").status_code == 200
     handle, array = serve.get_app_handle("twice"), np.arange(4, dtype=np.float32)
-    device = DeviceSettings(index=3)
+    device = DeviceSettings(index=11)
     with TurnTaker("test", device, lambda: find_socket(device)) as taker, taker.turn():
         answers = [handle.infer.remote({"x": array}) for _ in range(20)]
-        wait_until(lambda: len(status("cpu-3")["snapshot"]["waiting"]) == 20, "all wait for the device")
+        wait_until(lambda: len(status("cpu-11")["snapshot"]["waiting"]) == 20, "all wait for the device")
         assert control(client, "twice", "unload").status_code == 200
         wait_until(lambda: index(client)["twice"]["state"] == "UNLOADING", "twice leaves")
     for answer in answers:
@@ -201,12 +201,12 @@ def test_what_is_wrong_with_a_model_stands_in_the_index_before_it_is_loaded(
 
 def test_a_model_that_is_not_split_is_served_at_once_and_split_beside(client: httpx.Client, repository: Path) -> None:
     write_model(repository / "unsplit" / "1" / "model.onnx", 7.0)
-    since = status("cpu-3")["num_slices"]
+    since = status("cpu-11")["num_slices"]
     assert control(client, "unsplit", "load").status_code == 200
     assert infer(client, "unsplit") == [0, 7, 14, 21]
     wait_until(lambda: index(client)["unsplit"]["reason"] == "", "unsplit is split")
     assert infer(client, "unsplit") == [0, 7, 14, 21]
-    turns = slices("cpu-3", since)
+    turns = slices("cpu-11", since)
     assert {turn["model"] for turn in turns} == {"load_unsplit", "unsplit", "split_unsplit"}
     (plan,) = (repository / ".cache" / "unsplit").glob("*/blocks/plan.json")
     assert SplitPlan.load(plan.parent).proof.num_samples > 0

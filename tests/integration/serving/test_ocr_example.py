@@ -20,7 +20,7 @@ from serve_app.sections import ModelConfig
 from tests.integration.serving.observe import slices, status, wait_until
 from tests.models import ROOT
 
-DEVICE = {"index": 9}
+DEVICE = {"index": 13}
 
 
 @pytest.fixture(scope="module")
@@ -45,26 +45,26 @@ def url(cluster: int, repository: Path) -> Iterator[str]:
 
 
 def test_the_text_in_a_picture_is_read_by_two_models_under_one_allocator(url: str) -> None:
-    since = status("cpu-9")["num_slices"]
+    since = status("cpu-13")["num_slices"]
     answer = httpx.post(url, content=draw(), timeout=60)
     assert answer.status_code == 200, answer.text
     assert [line["text"] for line in answer.json()] == list(LINES)
 
     def finished() -> list[str]:
-        return [turn["model"] for turn in slices("cpu-9", since) if turn["outcome"] == "finished"]
+        return [turn["model"] for turn in slices("cpu-13", since) if turn["outcome"] == "finished"]
 
     wait_until(lambda: len(finished()) == 3, "the turns are recorded")
     assert finished() == ["ppocr_det", "ppocr_rec", "ppocr_rec"]
 
 
 async def test_a_client_that_goes_away_takes_the_request_off_the_device(url: str) -> None:
-    since = status("cpu-9")["num_slices"]
+    since = status("cpu-13")["num_slices"]
     async with httpx.AsyncClient() as client:
         request = asyncio.create_task(client.post(url, content=draw(LINES * 8, height=1536), timeout=60))
-        await asyncio.to_thread(wait_until, lambda: bool(status("cpu-9")["snapshot"]["holders"]), "the detector runs")
+        await asyncio.to_thread(wait_until, lambda: bool(status("cpu-13")["snapshot"]["holders"]), "the detector runs")
         request.cancel()
-        await asyncio.to_thread(wait_until, lambda: bool(slices("cpu-9", since)), "the turn is recorded")
-    assert [(turn["model"], turn["outcome"]) for turn in slices("cpu-9", since)] == [("ppocr_det", "cancelled")]
+        await asyncio.to_thread(wait_until, lambda: bool(slices("cpu-13", since)), "the turn is recorded")
+    assert [(turn["model"], turn["outcome"]) for turn in slices("cpu-13", since)] == [("ppocr_det", "cancelled")]
 
 
 def test_the_examples_configuration_is_right(repository: Path, tmp_path: Path) -> None:
