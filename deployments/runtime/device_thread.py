@@ -174,7 +174,7 @@ class DeviceThread:
     # --- called by other threads
 
     def submit(self, request: Request, inputs: Mapping[str, np.ndarray], on_result: Callable[[Result], None]) -> None:
-        """Queue a request; ``on_result`` is called exactly once, on the device thread, unless it is cancelled.
+        """Queue a request; ``on_result`` is called exactly once, on another thread, unless it is cancelled.
 
         Args:
             request: What the allocator sees; its ``owner`` is this thread's.
@@ -403,9 +403,11 @@ class DeviceThread:
 
     def _reject(self, rejected: Rejected) -> None:
         with self._lock:
-            job = self._jobs.pop(rejected.request_id, None)
-        if job is not None:
-            job.on_result(_REJECTIONS[rejected.error](*rejected.error_args))
+            job = self._jobs.get(rejected.request_id)
+            if job is None or job.is_in_turn:  # it took the device itself, and runs
+                return
+            del self._jobs[rejected.request_id]
+        job.on_result(_REJECTIONS[rejected.error](*rejected.error_args))
 
     def _take_turn(self, grant: Grant) -> _Job | None:
         """Enter the turn, with the turn lock if it is an exclusive one; None if the request has ended or runs."""
@@ -421,7 +423,7 @@ class DeviceThread:
                 return None
             job.is_in_turn = True
             self._num_open_turns += not is_own_doing
-        if grant.is_exclusive and not is_own_doing and not device.try_take_turn():
+        if grant.is_exclusive and not device.try_take_turn():
             device.take_turn()  # another's last news is still on its way to the allocator
         return job
 
