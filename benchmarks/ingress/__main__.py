@@ -1,6 +1,6 @@
 """What our way around the device costs, beside a plain Ray Serve deployment of the same model.
 
-    python -m benchmarks.ingress             a table; about six minutes
+    python -m benchmarks.ingress             a table; about eight minutes
     python -m benchmarks.ingress --quick     one short round
     python -m benchmarks.ingress --json      one JSON object
 

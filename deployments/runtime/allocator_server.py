@@ -33,7 +33,6 @@ from deployments.runtime.messages import (
     Grant,
     Hello,
     InForce,
-    Record,
     Rejected,
     Slice,
     Submit,
@@ -140,7 +139,7 @@ class AllocatorServer:
             return self.slices.since(num_seen)
 
     def explain(self, request: Request) -> Explanation:
-        """Where the time of a request went that has just been answered; blocks until its last turn is recorded.
+        """Where the time of a request went that has just been answered; waits for the news of its last turn.
 
         Raises:
             UnknownRequestError: If no turn of it is in the log, or its last one does not come within a second.
@@ -294,13 +293,12 @@ class AllocatorServer:
                     decision = self._core.announce(request, blocks_done=blocks_done, is_holding=False, now_s=now_s)
                     replica.num_to_announce -= 1
                 case Yield() | Finish():
+                    if message.turn is not None:
+                        self.slices.record(message.turn)
+                        self._has_recorded.notify_all()
                     decision = self._end_turn(message, now_s)
                 case Undelivered(lease=lease):
                     self._tell_of_lease(lease)
-                    return
-                case Record(turn=turn):
-                    self.slices.record(turn)
-                    self._has_recorded.notify_all()
                     return
                 case Claim(settings=settings):
                     self._claims.claim(replica.hello.owner, settings)

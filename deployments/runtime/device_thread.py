@@ -45,7 +45,6 @@ from deployments.runtime.messages import (
     Hello,
     InForce,
     Outcome,
-    Record,
     Refused,
     Rejected,
     Slice,
@@ -453,23 +452,11 @@ class DeviceThread:
 
     def _tell_of_turn(self, end: _TurnEnd) -> None:
         """The job waits again or is answered; tell the allocator first, then the client."""
-        job, request_id, lease, passed_lease = end.job, end.job.request.request_id, end.lease, end.passed_lease
-        with self._lock:
-            job.is_in_turn = False
-            self._num_open_turns -= 1
-            if end.outcome == "yielded" and not job.is_cancelled:
-                self._try_send(
-                    Yield(request_id=request_id, lease=lease, blocks_done=job.blocks_done, passed_lease=passed_lease)
-                )
-            else:
-                del self._jobs[request_id]
-                self._try_send(Finish(request_id=request_id, lease=lease, passed_lease=passed_lease))
-        if end.result is not None:
-            job.on_result(end.result)
+        job, request_id, passed_lease = end.job, end.job.request.request_id, end.passed_lease
         turn = Slice(
             request_id=request_id,
             model=self._model,
-            lease=lease,
+            lease=end.lease,
             first_block=end.first_block,
             start_s=end.start_ns / 1e9,
             block_ends_s=tuple(end.block_ends_s),
@@ -477,7 +464,23 @@ class DeviceThread:
             outcome=end.outcome,
         )
         with self._lock:
-            self._try_send(Record(turn=turn))
+            job.is_in_turn = False
+            self._num_open_turns -= 1
+            if end.outcome == "yielded" and not job.is_cancelled:
+                self._try_send(
+                    Yield(
+                        request_id=request_id,
+                        lease=end.lease,
+                        blocks_done=job.blocks_done,
+                        passed_lease=passed_lease,
+                        turn=turn,
+                    )
+                )
+            else:
+                del self._jobs[request_id]
+                self._try_send(Finish(request_id=request_id, lease=end.lease, passed_lease=passed_lease, turn=turn))
+        if end.result is not None:
+            job.on_result(end.result)
 
     def _run_blocks(
         self, job: _Job, page: LeasePage, lease: int, start_ns: int, block_ends_s: list[float]

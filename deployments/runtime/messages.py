@@ -108,12 +108,14 @@ class Yield(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         lease: The lease that ends.
         blocks_done: Blocks it has finished in all.
         passed_lease: The lease with which it has passed the device on; None: it has told nobody.
+        turn: The turn, for the log; None: no block was run.
     """
 
     request_id: RequestId
     lease: int
     blocks_done: int
     passed_lease: int | None = None
+    turn: Slice | None = None
 
 
 class Finish(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -122,18 +124,13 @@ class Finish(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     request_id: RequestId
     lease: int
     passed_lease: int | None = None
+    turn: Slice | None = None
 
 
 class Undelivered(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The mailbox to which the lease was to be passed on took no packet: the allocator has to tell that one."""
 
     lease: int
-
-
-class Record(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The turn that has just ended, for the log; sent when the next holder has been told already."""
-
-    turn: Slice
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -196,7 +193,7 @@ class Rejected(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     error_args: tuple[str | int | float, ...]
 
 
-ToAllocator = Hello | Announce | Submit | Yield | Finish | Undelivered | Record | Cancel | Claim
+ToAllocator = Hello | Announce | Submit | Yield | Finish | Undelivered | Cancel | Claim
 ToReplica = Welcome | InForce | Refused | Grant | Rejected
 
 

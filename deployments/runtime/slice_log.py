@@ -30,7 +30,7 @@ class SliceLog:
     def since(self, num_seen: int) -> list[Slice]:
         """The turns after the first ``num_seen`` ever recorded, as far as they are still there, in order of leases.
 
-        A turn is recorded after the next holder has been told, so the record of a short next turn may come first.
+        News of a short turn may come before that of the one that passed the device on to it.
         """
         num_wanted = min(max(self.num_recorded - num_seen, 0), len(self._ring))
         wanted = [self._ring[index] for index in range(len(self._ring) - num_wanted, len(self._ring))]
