@@ -28,13 +28,15 @@ def main(arguments: list[str] | None = None) -> int:
         command.add_argument("--port", type=int, help="HTTP port, instead of the one in the file")
         command.add_argument("--grpc-port", type=int, help="gRPC port, instead of the one in the file")
     run.add_argument("--no-haproxy", action="store_true", help="use Serve's own HTTP proxy (slower)")
+    run.add_argument("--ray-dashboard", action="store_true", help="start Ray's dashboard as well (port 8265)")
     options = parser.parse_args(arguments)
     try:
         config = load_config(options.config, mode=options.mode, port=options.port, grpc_port=options.grpc_port)
         if options.command == "check":
             _describe(config)
             return 0
-        return _run(config, use_haproxy=False if options.no_haproxy else None)
+        use_haproxy = False if options.no_haproxy else None
+        return _run(config, use_haproxy=use_haproxy, has_ray_dashboard=options.ray_dashboard)
     except ServeAppError as error:
         print(f"serve_app: {error}", file=sys.stderr)
         return 1
@@ -50,11 +52,11 @@ def _describe(config: ServerConfig) -> None:
         print(f"  {model.model}: device {device}, mode {model.device.mode}, version {stored.version}, {stored.folder}")
 
 
-def _run(config: ServerConfig, *, use_haproxy: bool | None) -> int:
+def _run(config: ServerConfig, *, use_haproxy: bool | None, has_ray_dashboard: bool) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):  # SIGINT too: shells start background jobs with it ignored
         signal.signal(number, _raise_interrupt)
     console = Console(stderr=True)
-    with Server(config, use_haproxy=use_haproxy) as server:
+    with Server(config, use_haproxy=use_haproxy, has_ray_dashboard=has_ray_dashboard) as server:
         try:
             with console.status("starting Ray Serve") as status:
 

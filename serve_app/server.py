@@ -34,12 +34,15 @@ _KILL_LIMIT_S = 5.0
 class Server:
     """A running server; a context manager that ends it."""
 
-    def __init__(self, config: ServerConfig, *, use_haproxy: bool | None = None) -> None:
+    def __init__(
+        self, config: ServerConfig, *, use_haproxy: bool | None = None, has_ray_dashboard: bool = False
+    ) -> None:
         """Start; does not wait (see ``wait_until_ready``).
 
         Args:
             config: What to serve.
             use_haproxy: Serve's HAProxy mode, which answers HTTP about four times faster; None: where it is there.
+            has_ray_dashboard: Whether Ray's dashboard runs too; it takes processor time from the requests.
 
         Raises:
             PortInUseError: If somebody else listens on one of the ports.
@@ -64,6 +67,7 @@ class Server:
         if self.uses_haproxy:
             environment |= haproxy_environment(self._folder)
         command = [sys.executable, "-m", "serve_app.serve_run", str(config_path)]
+        command += ["--ray-dashboard"] if has_ray_dashboard else []
         with self.log_path.open("wb") as log:
             self._process = subprocess.Popen(
                 command,
