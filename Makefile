@@ -12,7 +12,7 @@ MODE ?=
 BENCH ?=
 DEMO_MODES := $(foreach mode,$(MODE),--mode $(mode))
 
-.PHONY: run demo test check bench clean models install install-dev peers
+.PHONY: run demo test test-offline test-online check bench clean models install install-dev peers
 
 run: models ## serve config.yaml on http://127.0.0.1:8000
 	$(BIN)/python -m serve_app run config.yaml
@@ -24,8 +24,14 @@ demo: models ## one minute of mixed load per mode: make demo, or make demo MODE=
 models: $(INSTALLED) ## split the example models, no block over 15 ms; nothing to do where their plans are up to date
 	$(BIN)/python -m split_tool zoo --out models --max-block-ms 15
 
-test: $(INSTALLED_DEV) $(TRITON_INSTALLED) ## all tests
-	$(BIN)/python -m pytest
+test: $(INSTALLED_DEV) $(TRITON_INSTALLED) ## all tests: those without a Ray cluster beside those that mostly wait for one
+	$(MAKE) --no-print-directory --jobs=2 test-offline test-online
+
+test-offline: $(INSTALLED_DEV)
+	$(BIN)/python -m pytest -p no:cacheprovider tests/unit tests/integration --ignore=tests/integration/serving
+
+test-online: $(INSTALLED_DEV) $(TRITON_INSTALLED)
+	$(BIN)/python -m pytest tests/integration/serving tests/e2e
 
 check: $(INSTALLED_DEV) ## format, lint, types, who may import whom
 	$(BIN)/ruff format --check .
