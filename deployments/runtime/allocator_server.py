@@ -105,6 +105,7 @@ class AllocatorServer:
             handover_s=HANDOVER_S,
             recovering=self._recovery.ends_s is not None,
         )
+        self._connections: set[ReplicaConnection] = set()  # all, also those that have not said Hello
         self._replicas: dict[str, ReplicaConnection] = {}
         self._leases = Leases()
         self._look_again_s: float | None = None
@@ -185,8 +186,8 @@ class AllocatorServer:
                     if (handler := self._handlers.get(descriptor)) is not None:
                         handler(mask)
                 self._handle_time(time.monotonic())
-        for replica in list(self._replicas.values()):
-            replica.close()
+        for connection in self._connections:
+            connection.close()
         self._listener.close()
         self._device_page.close()
 
@@ -224,6 +225,7 @@ class AllocatorServer:
 
     def _accept(self) -> None:
         replica = ReplicaConnection(self._listener.accept())
+        self._connections.add(replica)
         self._watch(replica.fileno(), lambda mask: self._on_ready(replica, mask))
 
     def _on_ready(self, replica: ReplicaConnection, mask: int) -> None:
@@ -257,6 +259,7 @@ class AllocatorServer:
     def _drop(self, replica: ReplicaConnection) -> None:
         self._poll.unregister(replica.fileno())
         del self._handlers[replica.fileno()]
+        self._connections.discard(replica)
         replica.close()
         hello = replica.hello
         if hello is None or self._replicas.get(hello.owner) is not replica:

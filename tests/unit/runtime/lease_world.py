@@ -112,6 +112,10 @@ class LeaseWorld:
     def restart_allocator(self) -> None:
         """As if the allocator had died and another process had started it again."""
         self.server.close()
+        self.restart_allocator_that_is_closed()
+
+    def restart_allocator_that_is_closed(self) -> None:
+        """Start the allocator again."""
         self.server = AllocatorServer(settings=self.settings, folder=self.folder)
 
     def slices(self) -> list[Slice]:

@@ -247,6 +247,15 @@ def test_an_overdue_lease_makes_the_replica_unhealthy_and_never_makes_two_holder
     world.close()
 
 
+def test_a_closed_allocator_hangs_up_on_those_that_have_not_said_hello_too(world: LeaseWorld) -> None:
+    stranger = connect(world.find_socket())
+    world.wait_until(lambda: bool(world.server._connections))
+    world.server.close()
+    assert stranger.receive() is None
+    stranger.close()
+    world.restart_allocator_that_is_closed()
+
+
 def test_nothing_but_the_turn_lock_is_left_in_the_folder_of_a_closed_device(tmp_path: Path) -> None:
     world = LeaseWorld(tmp_path / "device", SRPT)
     world.replica("m", 1)
