@@ -41,8 +41,8 @@ from benchmarks.load.report import (
     comparison_table,
     make_reports,
     report_table,
-    reports_to_json,
     response_ratio,
+    to_json,
 )
 from benchmarks.load.server import running_server
 
@@ -208,7 +208,7 @@ def _print_run(run: ModeRun, options: Options, console: Console) -> None:
 def _write_files(runs: Sequence[ModeRun], options: Options) -> None:
     reports = [report for run in runs for report in run.reports]
     if options.json is not None:
-        options.json.write_text(json.dumps(reports_to_json(reports), indent=2) + "\n")
+        options.json.write_text(json.dumps(to_json(reports), indent=2) + "\n")
     if options.plot is not None:
         subtitle = (
             f"{len(runs[0].ratios)} requests in {options.seconds:g} s to {len(runs[0].reports) - 1} models at "

@@ -19,7 +19,6 @@ import os
 import signal
 import statistics
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,9 @@ from rich.table import Table
 
 from benchmarks.load.client import open_session
 from benchmarks.load.errors import ModelFailedError
-from serve_app.config import load_config
+from benchmarks.serve.observe import DeviceWindow
+from deployments.runtime.messages import Slice
+from serve_app.config import GATEWAY_IMPORT_PATH, MODEL_IMPORT_PATH, MODEL_ROUTE, load_config
 from serve_app.protocol.client_codec import encode_infer_request
 from serve_app.server import Server, free_port
 from split_tool.splitting import split
@@ -87,14 +88,14 @@ def make_config(folder: Path) -> Path:
         device["cores"] = [0]
     model = {
         "name": MODEL,
-        "route_prefix": f"/v2/models/{MODEL}",
-        "import_path": "serve_app.app:model",
+        "route_prefix": MODEL_ROUTE + MODEL,
+        "import_path": MODEL_IMPORT_PATH,
         "args": {"model": MODEL, "repository": str(folder / "models"), "device": device},
     }
     gateway = {
         "name": "gateway",
         "route_prefix": "/",
-        "import_path": "serve_app.app:gateway",
+        "import_path": GATEWAY_IMPORT_PATH,
         "args": {"grpc_port": None},
     }
     path = folder / "config.yaml"
@@ -147,35 +148,28 @@ async def measure(url: str, *, rounds: int, seconds: float, console: Console) ->
     num_beside = dict.fromkeys(PHASES, 0)
     loop = asyncio.get_running_loop()
     async with open_session(timeout_s=60) as session:
+        window = DeviceWindow(session, url, "cpu-0")
         for post in (small, *beside.values()):
             await keep_sending(session, url, post, loop.time() + 0.5)
         for index in range(rounds):
             for phase in PHASES:
                 console.print(f"round {index + 1} of {rounds}: {phase}", style="dim")
-                since = await num_slices(session, url)
+                since = (await window.state()).num_slices
                 tasks = [keep_sending(session, url, small, loop.time() + seconds)]
                 if phase in beside:
                     tasks.append(keep_sending(session, url, beside[phase], loop.time() + seconds))
                 counts = await asyncio.gather(*tasks)
                 num_beside[phase] += sum(counts[1:])
-                async with session.get(f"{url}/v2/devices/cpu-0/slices", params={"since": since}) as answer:
-                    blocks_s[phase] += [block_times_s(turn) for turn in await answer.json()]
+                blocks_s[phase] += [block_times_s(turn) for turn in await window.slices(since)]
     usual_s = np.median(np.stack([times for times in blocks_s["quiet"] if len(times)]), axis=0)
     return {phase: figures(blocks_s[phase], usual_s, num_beside[phase]) for phase in PHASES}
 
 
-async def num_slices(session: aiohttp.ClientSession, url: str) -> int:
-    """How many turns the device has had."""
-    async with session.get(f"{url}/v2/devices") as answer:
-        (device,) = (await answer.json()).values()
-    return int(device["num_slices"])
-
-
-def block_times_s(turn: Mapping[str, Any]) -> np.ndarray:
-    """Times of a whole turn's blocks; of a turn that was interrupted, none."""
-    if turn["first_block"] != 0 or len(turn["block_ends_s"]) != NUM_BLOCKS:
+def block_times_s(turn: Slice) -> np.ndarray:
+    """Times of a whole turn's blocks, in seconds; of a turn that was interrupted, none."""
+    if turn.first_block != 0 or len(turn.block_ends_s) != NUM_BLOCKS:
         return np.empty(0)
-    return np.diff([turn["start_s"], *turn["block_ends_s"]])
+    return np.diff([turn.start_s, *turn.block_ends_s])
 
 
 def figures(blocks_s: list[np.ndarray], usual_s: np.ndarray, num_beside: int) -> dict[str, float]:

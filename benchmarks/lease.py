@@ -80,8 +80,8 @@ def _settings(*, is_pinned: bool) -> DeviceSettings:
 
 def _leave_device_core(settings: DeviceSettings) -> None:
     """Run this process on the other cores, as ``serve_app run`` does with all but the device threads."""
-    others = os.sched_getaffinity(0) - set(settings.cores or ())
-    os.sched_setaffinity(0, others or os.sched_getaffinity(0))
+    if hasattr(os, "sched_setaffinity") and (others := os.sched_getaffinity(0) - set(settings.cores or ())):
+        os.sched_setaffinity(0, others)
 
 
 def _serve_allocator(folder: str, settings: DeviceSettings, pipe: Connection) -> None:
@@ -95,7 +95,7 @@ def _serve_allocator(folder: str, settings: DeviceSettings, pipe: Connection) ->
 
 
 def _serve_replica(name: str, socket_path: str, settings: DeviceSettings, pipe: Connection) -> None:
-    """Runs orders ``(num_blocks, block_s, num_requests, one_by_one)`` and answers with acquire times in seconds."""
+    """Runs orders ``(num_blocks, block_s, num_requests, one_by_one)``; answers with when each request was submitted."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     _leave_device_core(settings)
     while (order := pipe.recv()) is not None:
@@ -144,9 +144,8 @@ class World:
     """The allocator process and two replica processes."""
 
     def __init__(self, settings: DeviceSettings) -> None:
-        os.environ.update(
-            OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1"
-        )  # a block of one replica leaves the other core free
+        # a block of one replica leaves the other core free
+        os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
         self._folder = tempfile.TemporaryDirectory(prefix="dlir-lease-")
         self._allocator, theirs = _PROCESSES.Pipe()
         self._processes = [_PROCESSES.Process(target=_serve_allocator, args=(self._folder.name, settings, theirs))]

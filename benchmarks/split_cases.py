@@ -23,7 +23,7 @@ from split_tool.inputs import load_samples
 from split_tool.sessions import Device, one_line, open_session, session_options
 from split_tool.source import Source, read_source
 from split_tool.values import from_ort
-from split_tool.verify import Comparison, coarsest_float, is_quantised, with_seeds
+from split_tool.verify import Comparison, with_seeds
 
 DEVICE = Device()
 
@@ -62,12 +62,7 @@ class Case:
 
     def verdict(self, parts: Sequence[Path], *, is_optimised: bool = False) -> tuple[Verdict, str]:
         """Run the parts in a row, load them as ``is_optimised`` demands, and compare; with a reason unless right."""
-        nodes = [*self.source.model.graph.node, *(n for f in self.source.model.functions for n in f.node)]
-        comparison = Comparison(
-            outputs=self.source.outputs,
-            is_quantised=is_quantised(nodes),
-            coarsest=coarsest_float(self.source.model),
-        )
+        comparison = Comparison.of(self.source.model, self.source.outputs)
         try:
             made = run_parts(parts, self.source, self.feeds, is_random=self.is_random, is_optimised=is_optimised)
             for outputs, expected in zip(made, self.expected, strict=True):

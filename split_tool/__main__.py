@@ -153,17 +153,16 @@ def _compare(options: argparse.Namespace) -> int:
 
 def _zoo(options: argparse.Namespace) -> int:
     from split_tool.progress import ProgressBar
-    from split_tool.report import overhead_pct
+    from split_tool.report import longest_ms, overhead_pct
     from split_tool.zoo import DEFAULT_MODELS, ZooResult, make_zoo
 
     def tell(result: ZooResult) -> None:
         if options.json:
             return
         plan = result.plan
-        longest = max(block.time_ms for block in plan.blocks)
         print(
             f"{result.folder}: {len(plan.blocks)} blocks, whole {plan.isolated_ms:.1f} ms, longest block "
-            f"{longest:.1f} ms, chain {overhead_pct(plan):+.1f} %, {plan.proof.verdict}"
+            f"{longest_ms(plan):.1f} ms, chain {overhead_pct(plan):+.1f} %, {plan.proof.verdict}"
             + ("" if result.is_new else " (up to date)"),
             flush=True,
         )

@@ -12,13 +12,13 @@ from split_tool.errors import ModelRefusedError, NotEquivalentError
 from split_tool.job import Job
 from split_tool.measure import measure
 from split_tool.plan import Proof
+from split_tool.profile import NUM_PROFILE_RUNS
 from split_tool.proving import compare
 from split_tool.search import Trial, search
 from split_tool.sessions import optimised_target, user_target
 from split_tool.slice_choice import with_slices
 from split_tool.turns import turn
 
-NUM_PROFILE_RUNS = 5
 USER_GRAPH_PENALTY = 0.02
 INEXACT_PENALTY = 0.05
 
@@ -74,12 +74,12 @@ def _rank(pair: tuple[Trial, Proof]) -> float:
 def _cutting(job: Job, kind: str, work: Path) -> Cutting:
     target = optimised_target(job.source, job.device, work) if kind == "optimised" else user_target(job.source)
     feeds, report = job.bench.feeds, job.bench.report
-    cutting = prepare(target, feeds, job.device, work, num_profile_runs=NUM_PROFILE_RUNS)
-    wanted_ms = wanted_block_ms(job.request, _whole_ms(job))
-    cutting = with_open_branches(cutting, wanted_ms, feeds, work, num_profile_runs=NUM_PROFILE_RUNS, report=report)
+    cutting = prepare(target, feeds, job.device, work)
+    wanted_ms = wanted_block_ms(job.request, lambda: _whole_ms(job))
+    cutting = with_open_branches(cutting, wanted_ms, feeds, work, report=report)
     if job.request.max_block_ms is None:
         return cutting
-    return with_slices(cutting, wanted_ms, feeds, work, num_profile_runs=NUM_PROFILE_RUNS, report=report)
+    return with_slices(cutting, wanted_ms, feeds, work, report=report)
 
 
 def _whole_ms(job: Job) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,25 +19,21 @@ from split_tool.errors import ModelRefusedError, NotEquivalentError
 from split_tool.model_graph import cut_graph
 from split_tool.partition import partition
 from split_tool.plan import SlicedOperator, TensorSpec
+from split_tool.progress import Report
 from split_tool.scope import Functions, captured_names, domain_of
 from split_tool.search import corrected
 from split_tool.sessions import Target, open_session, probing_model, run_session, session_options
+from split_tool.slice_bench import ROUNDS
+from split_tool.slice_choice import MAX_SLOWER, ROOM
 from split_tool.source import initializer_names
 from split_tool.turns import turn
 from split_tool.values import from_ort, spec_from_runtime, to_ort, value_info
 from split_tool.verify import Comparison
 
-ROOM = 0.9
-"""A piece is meant to take this share of the wanted block, so that the cuts around it fit in too."""
-
 MIN_IF_MS = 0.2
 """Shorter Ifs stay whole: a piece, and a cut beside it, cost 0.03 to 0.1 ms."""
 
 MAX_PIECES = 32
-MAX_SLOWER = 0.4
-"""Opening an If does not pay if all its pieces together take so much longer than it did."""
-
-ROUNDS = 5
 
 
 def with_open_branches(
@@ -46,8 +42,7 @@ def with_open_branches(
     feeds: Mapping[str, ort.OrtValue],
     work: Path,
     *,
-    num_profile_runs: int,
-    report: Callable[[str, float], None],
+    report: Report,
 ) -> Cutting:
     """The cutting with every If in pieces that takes longer than ``max_block_ms``, where that is right and pays.
 
@@ -59,7 +54,6 @@ def with_open_branches(
         max_block_ms: The wanted longest block.
         feeds: Inputs as OrtValues.
         work: Folder for scratch files.
-        num_profile_runs: See ``prepare``.
         report: Progress.
 
     Returns:
@@ -75,7 +69,7 @@ def with_open_branches(
             continue
         report("cutting inside the branches of long Ifs", 0.0)
         try:
-            pieces = _pieces(cutting, node, max_block_ms, feeds, work, num_profile_runs)
+            pieces = _pieces(cutting, node, max_block_ms, feeds, work)
         except (ModelRefusedError, NotEquivalentError):
             continue
         if pieces:
@@ -87,7 +81,7 @@ def with_open_branches(
     del target.model.graph.node[:]
     for index, node in enumerate(model.graph.node):
         target.model.graph.node.extend(opened.get(index, [node]))
-    made = prepare(target, feeds, cutting.device, work, num_profile_runs=num_profile_runs)
+    made = prepare(target, feeds, cutting.device, work)
     return made.with_slices(
         tuple(
             SlicedOperator(
@@ -112,7 +106,6 @@ def _pieces(
     max_block_ms: float,
     feeds: Mapping[str, ort.OrtValue],
     work: Path,
-    num_profile_runs: int,
 ) -> list[NodeProto] | None:
     """The Ifs that take the place of ``node``; None if none pays.
 
@@ -129,7 +122,7 @@ def _pieces(
         body = body_of(node, which)
         alone = _part(cutting.target, body.node, captured.specs, body)
         try:
-            made = prepare(alone, captured.values, cutting.device, work, num_profile_runs=num_profile_runs)
+            made = prepare(alone, captured.values, cutting.device, work)
         except ModelRefusedError:
             branches[which] = BranchPieces(body=body, graph=cut_graph(alone.model), cuts=(), types={})
             continue

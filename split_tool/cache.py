@@ -13,21 +13,20 @@ from pathlib import Path
 import msgspec
 
 from split_tool.folders import existing_plan, written_aside
+from split_tool.machine import lasting
 from split_tool.plan import SCHEMA_VERSION, MeasuredOn, SplitPlan, SplitRequest, sha256_of_file
 from split_tool.source import Source
 
 
 def cache_key(source: Source, request: SplitRequest, name: str, where: MeasuredOn) -> str:
     """64 hexadecimal digits that are the same only where the same plan would be made; reads external weights once."""
-    folder = source.path.resolve().parent
-    machine = {field: getattr(where, field) for field in where.__struct_fields__ if field != "measured_at"}
     content = {
         "schema_version": SCHEMA_VERSION,
         "source": source.sha256,
-        "external": [(file, sha256_of_file(folder / file)) for file in source.external_files],
+        "external": [(file, sha256_of_file(source.folder / file)) for file in source.external_files],
         "request": request,
         "name": name,
-        "machine": machine,
+        "machine": lasting(where),
     }
     return hashlib.sha256(msgspec.json.encode(content, order="deterministic")).hexdigest()
 

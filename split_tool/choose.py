@@ -18,11 +18,15 @@ MORE_BLOCKS = 2
 """So many more where one operator sets the longest block: the others get shorter, and with them the usual wait."""
 
 
-def wanted_block_ms(request: SplitRequest, whole_ms: float) -> float:
-    """The longest block that the request is content with: what it says, or an even share."""
+def wanted_block_ms(request: SplitRequest, whole_ms: Callable[[], float]) -> float:
+    """The longest block that the request is content with, in ms.
+
+    What it says, an even share of the whole for its number of blocks, else ``EVEN_BLOCK_MS``; ``whole_ms`` is asked
+    only for the share.
+    """
     if request.max_block_ms is not None:
         return request.max_block_ms
-    return EVEN_BLOCK_MS if request.blocks is None else whole_ms / request.blocks
+    return EVEN_BLOCK_MS if request.blocks is None else whole_ms() / request.blocks
 
 
 def choose_num_blocks(request: SplitRequest, longest_ms: Sequence[float], cuts_ms: Callable[[int], float]) -> int:

@@ -1,4 +1,4 @@
-"""Two plans side by side."""
+"""Plans side by side."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from split_tool.report import bytes_text, longest_ms, overhead_pct
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanFigures:
-    """What two plans are compared by.
+    """What plans are compared by.
 
     Attributes:
         folder: Where the plan lies.

@@ -86,9 +86,7 @@ class Cutting:
         return TensorSpec(name=name, dtype=declared.dtype, shape=self.probe.shapes.get(name), kind=declared.kind)
 
 
-def prepare(
-    target: Target, feeds: Mapping[str, ort.OrtValue], device: Device, work: Path, *, num_profile_runs: int
-) -> Cutting:
+def prepare(target: Target, feeds: Mapping[str, ort.OrtValue], device: Device, work: Path) -> Cutting:
     """Analyse, probe and profile a target.
 
     Raises:
@@ -96,7 +94,7 @@ def prepare(
     """
     graph = cut_graph(target.model)
     probed = probe(target, graph, feeds, device)
-    step_ms = step_costs_ms(target, graph, feeds, device, work, num_runs=num_profile_runs)
+    step_ms = step_costs_ms(target, graph, feeds, device, work)
     positions, sizes = cut_positions(graph, probed)
     return Cutting(
         target=target,

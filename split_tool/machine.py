@@ -26,9 +26,11 @@ def describe_machine(device: Device) -> MeasuredOn:
     )
 
 
+def lasting(where: MeasuredOn) -> dict[str, object]:
+    """Its fields but for the date: what times and optimised graphs are valid for."""
+    return {name: getattr(where, name) for name in where.__struct_fields__ if name != "measured_at"}
+
+
 def is_same_machine(first: MeasuredOn, second: MeasuredOn) -> bool:
     """True if times and optimised graphs of one are valid for the other; the date does not matter."""
-    return all(
-        getattr(first, name) == getattr(second, name)
-        for name in ("provider", "runtime", "num_threads", "processor", "processor_features", "system")
-    )
+    return lasting(first) == lasting(second)

@@ -195,7 +195,7 @@ class SplitPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         cuts: ``cuts[i]`` lies between ``blocks[i]`` and ``blocks[i + 1]``.
         measured_on: Where the times were measured.
         proof: Chain equals whole.
-        notes: Plain sentences for people: bounds that no cut gets below, refusals of single cuts.
+        notes: Plain sentences for people: bounds that no cut gets below, weights stored twice, a busy machine.
         request: What was asked for.
         external_files: Weights kept outside the ONNX files; empty for most models.
         sliced: Operators that run in several parts.

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 
 from split_tool.errors import OptionError
 from split_tool.plan import SplitPlan, TradeOff
-from split_tool.report import overhead_pct
+from split_tool.report import longest_ms, overhead_pct
 
 BLOCK_COLOURS = ("#4c78a8", "#9ecae9")
 LONGEST_COLOUR = "#e45756"
@@ -37,9 +37,8 @@ def plot_plan(plan: SplitPlan, file: Path) -> None:
     ratios = (1.1, 2.0, 1.2, 2.0) if has_curve else (1.1, 2.0, 1.2)
     figure, panels = pyplot.subplots(len(ratios), 1, figsize=(width, 12.0 if has_curve else 9.0), height_ratios=ratios)
     try:
-        longest_ms = max(block.time_ms for block in plan.blocks)
         figure.suptitle(
-            f"{plan.model} cut into {len(plan.blocks)} blocks\nthe longest takes {longest_ms:.1f} ms instead of "
+            f"{plan.model} cut into {len(plan.blocks)} blocks\nthe longest takes {longest_ms(plan):.1f} ms instead of "
             f"{plan.isolated_ms:.1f} ms, all together {overhead_pct(plan):+.1f} %",
             fontweight="bold",
         )

@@ -17,6 +17,7 @@ from split_tool.sessions import Device, Target, open_session, probing_model, run
 from split_tool.turns import turn
 from split_tool.values import size_bytes, spec_from_runtime
 
+NUM_PROFILE_RUNS = 5
 MIN_STEP_MS = 0.001
 """No step counts as free: the profiler sees nothing of operators that the runtime rewrites while loading."""
 
@@ -66,7 +67,7 @@ def probe(target: Target, graph: CutGraph, feeds: Mapping[str, ort.OrtValue], de
 
 
 def step_costs_ms(
-    target: Target, graph: CutGraph, feeds: Mapping[str, ort.OrtValue], device: Device, work: Path, *, num_runs: int
+    target: Target, graph: CutGraph, feeds: Mapping[str, ort.OrtValue], device: Device, work: Path
 ) -> tuple[float, ...]:
     """Median time of each step in ONNX Runtime's own profile: a first estimate, corrected by measured blocks.
 
@@ -82,14 +83,14 @@ def step_costs_ms(
     options.profile_file_prefix = str(work / "profile")
     session = open_session(model, device, options, external_folder=target.folder)
     names = list(dict.fromkeys(value.name for value in model.graph.output))
-    for _ in range(num_runs + 1):
+    for _ in range(NUM_PROFILE_RUNS + 1):
         with turn():
             run_session(session, names, feeds)
-    times = _times_by_node(Path(session.end_profiling()), num_runs)
+    times = _times_by_node(Path(session.end_profiling()))
     return tuple(max(times.get(index, 0.0), MIN_STEP_MS) for index in graph.steps)
 
 
-def _times_by_node(file: Path, num_runs: int) -> dict[int, float]:
+def _times_by_node(file: Path) -> dict[int, float]:
     """Median time in ms per node of the main graph, from a profile file; the first run is warm-up."""
     found: dict[int, list[float]] = {}
     for event in json.loads(file.read_text(encoding="utf-8", errors="replace")):
@@ -97,4 +98,4 @@ def _times_by_node(file: Path, num_runs: int) -> dict[int, float]:
         if event.get("cat") == "Node" and name.startswith(NODE_PREFIX) and name.endswith("_kernel_time"):
             index = int(name[len(NODE_PREFIX) : -len("_kernel_time")])
             found.setdefault(index, []).append(event["dur"] / 1000)
-    return {index: float(np.median(times[-num_runs:])) for index, times in found.items()}
+    return {index: float(np.median(times[-NUM_PROFILE_RUNS:])) for index, times in found.items()}

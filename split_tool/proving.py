@@ -15,7 +15,7 @@ from split_tool.scope import Functions
 from split_tool.sessions import Device, open_session, session_options
 from split_tool.source import Source
 from split_tool.values import from_ort
-from split_tool.verify import Comparison, coarsest_float, is_quantised, with_seeds
+from split_tool.verify import Comparison, with_seeds
 
 CAUSE_OPTIMISED = "the optimised graph, loaded again block by block, runs other kernels for some operators"
 CAUSE_USER = "each block is optimised alone: operators fused across a cut in the whole model are rounded between"
@@ -50,17 +50,12 @@ def compare(
     is_random = any(functions.is_random(node) for node in source.model.graph.node)
     blocks: Sequence[Path | onnx.ModelProto] = files
     if is_random:
-        folder = source.path.resolve().parent
-        whole = open_session(
-            with_seeds(source.model), device, session_options(device, optimise=False), external_folder=folder
-        )
+        options = session_options(device, optimise=False)
+        whole = open_session(with_seeds(source.model), device, options, external_folder=source.folder)
         blocks = [with_seeds(onnx.load(file, load_external_data=False)) for file in files]
     chain = Chain(blocks, device, is_optimised=is_optimised, external_folder=files[0].parent if is_random else None)
     names = list(dict.fromkeys(spec.name for spec in source.outputs))
-    nodes = [*source.model.graph.node, *(node for f in source.model.functions for node in f.node)]
-    comparison = Comparison(
-        outputs=source.outputs, is_quantised=is_quantised(nodes), coarsest=coarsest_float(source.model)
-    )
+    comparison = Comparison.of(source.model, source.outputs)
     for feed in feeds:
         values = feeds_to_ort(feed, source.inputs)
         expected = dict(zip(names, whole.run_with_ort_values(names, values), strict=True))

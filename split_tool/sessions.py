@@ -133,7 +133,7 @@ def one_line(error: Exception) -> str:
 
 def user_target(source: Source) -> Target:
     """The user's graph as the thing to cut."""
-    return Target(model=source.model, folder=source.path.resolve().parent, is_optimised=False)
+    return Target(model=source.model, folder=source.folder, is_optimised=False)
 
 
 def optimised_target(source: Source, device: Device, work: Path) -> Target:
@@ -151,7 +151,7 @@ def optimised_target(source: Source, device: Device, work: Path) -> Target:
     options.optimized_model_filepath = str(work / OPTIMISED_FILE)
     options.add_session_config_entry("session.optimized_model_external_initializers_file_name", OPTIMISED_DATA_FILE)
     options.add_session_config_entry("session.optimized_model_external_initializers_min_size_in_bytes", "1024")
-    open_session(source.model, device, options, external_folder=source.path.resolve().parent)
+    open_session(source.model, device, options, external_folder=source.folder)
     model = ModelProto()
     model.ParseFromString((work / OPTIMISED_FILE).read_bytes())
     model.ir_version = max(model.ir_version, source.model.ir_version)

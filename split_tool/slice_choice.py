@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import onnxruntime as ort
@@ -11,19 +11,20 @@ from onnx import NodeProto
 
 from split_tool.cutting import Cutting, prepare
 from split_tool.plan import SlicedOperator
+from split_tool.progress import Report
 from split_tool.slice_bench import Shape, SliceBench, channel_block
 from split_tool.slice_parts import Slicing
 from split_tool.slice_ways import SliceWay, slice_ways
 from split_tool.slicing import sliced_target
 
 ROOM = 0.9
-"""A part is meant to take this share of the wanted block, so that the cuts around it fit in too."""
+"""A part, or a piece of an If, is to take this share of the wanted block, so that the cuts around it fit in too."""
 
 MORE_SLICES = 3
 """So many numbers of parts are tried per axis while the parts measure too long."""
 
 MAX_SLOWER = 0.4
-"""Slicing does not pay if all parts together take so much longer than the operator."""
+"""Parts, or pieces, do not pay if all together take so much longer than the operator."""
 
 MIN_SHORTER = 0.2
 """Nor if a part is not shorter than the operator by this share."""
@@ -38,8 +39,7 @@ def with_slices(
     feeds: Mapping[str, ort.OrtValue],
     work: Path,
     *,
-    num_profile_runs: int,
-    report: Callable[[str, float], None],
+    report: Report,
 ) -> Cutting:
     """The cutting with every operator sliced that takes longer than ``max_block_ms`` and can be, where that pays.
 
@@ -48,7 +48,6 @@ def with_slices(
         max_block_ms: The wanted longest block.
         feeds: Inputs as OrtValues, to profile the sliced graph with.
         work: Folder for scratch files.
-        num_profile_runs: See ``prepare``.
         report: Progress.
 
     Returns:
@@ -76,7 +75,7 @@ def with_slices(
     if not slicings:
         return cutting
     sliced = sliced_target(target, slicings, channel_block(cutting.device))
-    made = prepare(sliced, feeds, cutting.device, work, num_profile_runs=num_profile_runs)
+    made = prepare(sliced, feeds, cutting.device, work)
     operators = (
         SlicedOperator(
             output=target.model.graph.node[index].output[0],

@@ -140,13 +140,13 @@ def slice_ways(
     key = domain_of(node.domain), node.op_type
     if key == ("", "ConvTranspose"):
         if all(constant[1:]) and group_of(node) == 1:
-            return _useful(_channels(weights[node.input[1]][1]))
+            return _useful(SliceWay(axis="channels", length=weights[node.input[1]][1], units=CHANNEL_UNITS))
     elif key in (("", "MatMul"), ("", "Gemm"), ("com.microsoft", "FusedGemm")):
         if (
             len(constant) >= 2
             and all(constant[1:])
             and len(weights[node.input[1]]) == 2
-            and is_sliceable_bias(node, weights)
+            and _is_sliceable_bias(node, weights)
         ):
             columns = weights[node.input[1]][0 if attributes_of(node).get("transB", 0) else 1]
             return _useful(SliceWay(axis="columns", length=columns, units=CHANNEL_UNITS))
@@ -155,7 +155,7 @@ def slice_ways(
     return ()
 
 
-def is_sliceable_bias(node: NodeProto, weights: Mapping[str, tuple[int, ...]]) -> bool:
+def _is_sliceable_bias(node: NodeProto, weights: Mapping[str, tuple[int, ...]]) -> bool:
     """True if the third input, where there is one, is a vector over the columns or the same for all of them."""
     if len(node.input) < 3 or not node.input[2]:
         return True
@@ -195,10 +195,6 @@ def _group_units(made: int, read: int) -> tuple[int, ...]:
     """
     groups = (math.lcm(unit // math.gcd(made, unit), unit // math.gcd(read, unit)) for unit in CHANNEL_UNITS)
     return tuple(dict.fromkeys(made * count for count in groups))
-
-
-def _channels(length: int) -> SliceWay:
-    return SliceWay(axis="channels", length=length, units=CHANNEL_UNITS)
 
 
 def _useful(*ways: SliceWay) -> tuple[SliceWay, ...]:

@@ -37,6 +37,11 @@ class Source:
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
 
+    @property
+    def folder(self) -> Path:
+        """Where its external weights lie: the file's folder, links followed."""
+        return self.path.resolve().parent
+
 
 def read_source(path: Path) -> Source:
     """Read and check a model file; of its external weights only the names are looked at.

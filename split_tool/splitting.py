@@ -14,7 +14,7 @@ from split_tool.errors import OptionError
 from split_tool.folders import check_free, existing_plan, written_aside
 from split_tool.job import start_job
 from split_tool.machine import describe_machine, is_same_machine
-from split_tool.plan import SplitPlan, SplitRequest, sha256_of_file
+from split_tool.plan import MeasuredOn, SplitPlan, SplitRequest, sha256_of_file
 from split_tool.progress import Report, silent
 from split_tool.sessions import Device
 from split_tool.source import Source, read_source
@@ -83,9 +83,10 @@ def split(
     source = read_source(path)
     device = Device(num_threads=num_threads)
     machine = describe_machine(device)
-    if not force and (plan := up_to_date(source, out, request, device, model_name)) is not None:
-        return plan
-    check_free(out, force=force or _is_of(existing_plan(out), source, request, model_name))
+    before = None if force else existing_plan(out)
+    if before is not None and _is_current(before, source, request, machine, model_name):
+        return before
+    check_free(out, force=force or _is_of(before, source, request, model_name))
     key = None if cache is None or samples is not None else cache_key(source, request, model_name, machine)
     if cache and key and not force and (plan := take(cache, key, out)) is not None:
         return plan
@@ -109,13 +110,17 @@ def default_name(path: Path) -> str:
 def up_to_date(source: Source, out: Path, request: SplitRequest, device: Device, name: str) -> SplitPlan | None:
     """The plan in ``out`` if it is of this model, request, runtime and machine; None otherwise."""
     plan = existing_plan(out)
-    if plan is None or not _is_of(plan, source, request, name):
-        return None
-    folder = source.path.resolve().parent
+    is_current = plan is not None and _is_current(plan, source, request, describe_machine(device), name)
+    return plan if is_current else None
+
+
+def _is_current(plan: SplitPlan, source: Source, request: SplitRequest, machine: MeasuredOn, name: str) -> bool:
+    """True for a plan of this model, its external weights, request, runtime and machine."""
+    if not _is_of(plan, source, request, name):
+        return False
     hashes = {file.path: file.sha256 for file in plan.external_files}
-    if any(hashes.get(file) != sha256_of_file(folder / file) for file in source.external_files):
-        return None
-    return plan if is_same_machine(plan.measured_on, describe_machine(device)) else None
+    same = all(hashes.get(file) == sha256_of_file(source.folder / file) for file in source.external_files)
+    return same and is_same_machine(plan.measured_on, machine)
 
 
 def _is_of(plan: SplitPlan | None, source: Source, request: SplitRequest, name: str) -> bool:

@@ -75,6 +75,12 @@ class Comparison:
     is_identical: bool = True
     tolerances: dict[str, Tolerance] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, model: ModelProto, outputs: Sequence[TensorSpec]) -> Comparison:
+        """The comparison for a model, which gets the tolerance of the operators and types that it uses."""
+        nodes = [*model.graph.node, *(node for function in model.functions for node in function.node)]
+        return cls(outputs=outputs, is_quantised=is_quantised(nodes), coarsest=coarsest_float(model))
+
     def add(self, whole: Sequence[Any], chain: Sequence[Any]) -> None:
         """Compare one sample.
 

@@ -30,7 +30,7 @@ def plan_of(job: Job, trial: Trial, proof: Proof, name: str) -> SplitPlan:
     )
     beside = [file.with_name(file.name + ".data") for file in trial.files]
     external = [ExternalFile(path=f"{BLOCK_FOLDER}/{f.name}", sha256=sha256_of_file(f)) for f in beside if f.exists()]
-    folder = job.source.path.resolve().parent
+    folder = job.source.folder
     external += [ExternalFile(path=f, sha256=sha256_of_file(folder / f)) for f in job.source.external_files]
     return SplitPlan(
         schema_version=SCHEMA_VERSION,
@@ -58,6 +58,6 @@ def write_plan(job: Job, trial: Trial, plan: SplitPlan, made: Path) -> None:
     shutil.copyfile(job.source.path, made / WHOLE_MODEL_FILE)
     for name in job.source.external_files:
         (made / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(job.source.path.resolve().parent / name, made / name)
+        shutil.copyfile(job.source.folder / name, made / name)
     trial.files[0].parent.rename(made / BLOCK_FOLDER)
     plan.save(made)

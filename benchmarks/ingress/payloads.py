@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
+from serve_app.config import GATEWAY_IMPORT_PATH, MODEL_IMPORT_PATH, MODEL_ROUTE
 from serve_app.protocol import inference_pb2 as pb
 from serve_app.protocol.client_codec import encode_infer_request
 from split_tool.splitting import split
@@ -28,37 +29,31 @@ class Payload:
     """What one request carries, for each rival.
 
     Attributes:
-        size: Name of the size; in the JSON form the text has that size.
-        form: ``binary`` or ``json``.
         ours: Body for our HTTP, with its headers.
         plain: The same for the plain deployment.
         grpc: Serialised ``ModelInferRequest``; None for JSON.
     """
 
-    size: str
-    form: Form
     ours: tuple[bytes, dict[str, str]]
     plain: tuple[bytes, dict[str, str]]
     grpc: bytes | None
 
 
 def make_payload(size: str, form: Form) -> Payload:
-    """The payload of that size and form."""
+    """The payload of that size and form; in JSON the text has that size."""
     if form == "json":
         count = max(1, PAYLOAD_BYTES[size] // (len(_NUMBER) + 1))
         data = ",".join([_NUMBER] * count)
         ours = f'{{"inputs":[{{"name":"x","datatype":"FP32","shape":[1,{count}],"data":[{data}]}}]}}'
         headers = {"Content-Type": "application/json"}
         plain = (f'{{"data":[{data}]}}'.encode(), headers)
-        return Payload(size=size, form=form, ours=(ours.encode(), headers), plain=plain, grpc=None)
+        return Payload(ours=(ours.encode(), headers), plain=plain, grpc=None)
     x = np.random.default_rng(0).random((1, PAYLOAD_BYTES[size] // 4), np.float32)
     request = encode_infer_request({"x": x})
     message = pb.ModelInferRequest(model_name=MODEL, raw_input_contents=[x.tobytes()])
     message.inputs.add(name="x", datatype="FP32", shape=x.shape)
     binary = {"Content-Type": "application/octet-stream"}
     return Payload(
-        size=size,
-        form=form,
         ours=(request.body, binary | {"Inference-Header-Content-Length": str(request.header_length)}),
         plain=(x.tobytes(), binary),
         grpc=message.SerializeToString(),
@@ -89,11 +84,11 @@ def make_config(folder: Path, cores: list[int]) -> Path:
     split(path, folder / "models" / MODEL, blocks=1, input_shapes={"x": (1, 100_000)})
     device = {"kind": "cpu"} | ({"cores": cores} if cores else {})
     applications = [
-        {"name": "gateway", "route_prefix": "/", "import_path": "serve_app.app:gateway"},
+        {"name": "gateway", "route_prefix": "/", "import_path": GATEWAY_IMPORT_PATH},
         {
             "name": MODEL,
-            "route_prefix": f"/v2/models/{MODEL}",
-            "import_path": "serve_app.app:model",
+            "route_prefix": MODEL_ROUTE + MODEL,
+            "import_path": MODEL_IMPORT_PATH,
             "args": {"model": MODEL, "repository": str(folder / "models"), "device": device},
         },
         {

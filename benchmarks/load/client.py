@@ -49,7 +49,7 @@ async def fetch_metadata(session: aiohttp.ClientSession, url: str, models: Seque
     names = list(models) or await _index(session, url)
     if not names:
         raise ServerUnreachableError(f"the server at {url} has no model that is ready")
-    return {name: await _fetch_json(session, "GET", f"{url}/v2/models/{name}") for name in names}
+    return {name: await fetch_json(session, "GET", f"{url}/v2/models/{name}") for name in names}
 
 
 def isolated_times_s(metadata: Mapping[str, Any], plans: Path) -> dict[str, float]:
@@ -137,13 +137,12 @@ class HttpSender:
             return response.status, response.headers.get("Inference-Header-Content-Length"), await response.read()
 
 
-async def _index(session: aiohttp.ClientSession, url: str) -> list[str]:
-    """Names of the models that the server has; those in another state than READY are left out."""
-    entries = await _fetch_json(session, "POST", f"{url}/v2/repository/index")
-    return [entry["name"] for entry in entries if entry.get("state", "READY") == "READY"]
+async def fetch_json(session: aiohttp.ClientSession, method: str, address: str) -> Any:
+    """The JSON that the server answers.
 
-
-async def _fetch_json(session: aiohttp.ClientSession, method: str, address: str) -> Any:
+    Raises:
+        ServerUnreachableError: If it does not answer with HTTP 200 and JSON.
+    """
     try:
         async with session.request(method, address) as response:
             if response.status != 200:
@@ -153,3 +152,9 @@ async def _fetch_json(session: aiohttp.ClientSession, method: str, address: str)
             return await response.json(content_type=None)
     except (aiohttp.ClientError, TimeoutError, ValueError) as error:
         raise ServerUnreachableError(f"{method} {address} does not work: {error}") from error
+
+
+async def _index(session: aiohttp.ClientSession, url: str) -> list[str]:
+    """Names of the models that the server has; those in another state than READY are left out."""
+    entries = await fetch_json(session, "POST", f"{url}/v2/repository/index")
+    return [entry["name"] for entry in entries if entry.get("state", "READY") == "READY"]

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from benchmarks.load.report import ALL_MODELS, Report, violation_share
 
-ALPHAS = np.linspace(1, 10, 181)
+_ALPHAS = np.linspace(1, 10, 181)
 _COLOURS = ("#1b7837", "#c2731a", "#7b5aa6", "#2166ac", "#b2182b", "#666666")
 # Up to here the bars of all modes can be told apart on a linear scale.
 _LINEAR_JITTER = 30
@@ -31,27 +31,35 @@ def plot_modes(ratios: Mapping[str, Sequence[float]], reports: Sequence[Report],
     late, jitter = figure.subplots(1, 2, width_ratios=(3, 2))
     figure.suptitle(f"Several models on one device: which requests are late?\n{subtitle}", fontsize=12)
     colours = dict(zip(ratios, _COLOURS * (len(ratios) // len(_COLOURS) + 1), strict=False))
-    _draw_late(late, ratios, colours)
+    draw_late(late, ratios, colours)
     _draw_jitter(jitter, reports, colours)
     figure.savefig(path, dpi=130)
 
 
-def _draw_late(axes: Axes, ratios: Mapping[str, Sequence[float]], colours: Mapping[str, str]) -> None:
-    for mode, values in ratios.items():
-        shares = [100 * violation_share(values, float(alpha)) for alpha in ALPHAS]
+def draw_late(axes: Axes, ratios: Mapping[str, Sequence[float]], colours: Mapping[str, str]) -> None:
+    """Draw the share of late requests over the multiple of the time alone that is allowed; the line of ``slo`` is bold.
+
+    Args:
+        axes: Where.
+        ratios: Name -> response ratio of every request, infinite for failed ones.
+        colours: Name -> colour of its line.
+    """
+    for name, values in ratios.items():
+        shares = [100 * violation_share(values, float(alpha)) for alpha in _ALPHAS]
         at_four = 100 * violation_share(values, 4)
-        axes.plot(ALPHAS, shares, color=colours[mode], linewidth=2.5, label=f"{mode}: {at_four:.1f} % later than 4x")
-        axes.plot([4], [at_four], marker="o", color=colours[mode])
+        width = 3.5 if name == "slo" else 1.8
+        axes.plot(_ALPHAS, shares, color=colours[name], linewidth=width, label=f"{name}: {at_four:.1f} %")
+        axes.plot([4], [at_four], marker="o", color=colours[name])
     axes.axvline(4, color="grey", linewidth=0.8, linestyle=":")
     axes.set(
         title="Late requests (lower is better)",
         xlabel="allowed: response time as a multiple of the model's time alone",
         ylabel="% of requests later than that",
         xlim=(1, 10),
-        ylim=(0, 103),
+        ylim=(0, 102),
     )
     axes.grid(alpha=0.25)
-    axes.legend(frameon=False, fontsize=11)
+    axes.legend(title="later than 4x", frameon=False)
 
 
 def _draw_jitter(axes: Axes, reports: Sequence[Report], colours: Mapping[str, str]) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -131,9 +131,9 @@ def _report(outcomes: Sequence[Outcome], isolated_s: Mapping[str, float], *, mod
     )
 
 
-def reports_to_json(reports: Sequence[Report]) -> list[dict[str, Any]]:
-    """The reports as a list of objects with JSON types."""
-    return [dataclasses.asdict(report) for report in reports]
+def to_json(rows: Iterable[Any]) -> list[dict[str, Any]]:
+    """Dataclass objects as a list of objects with JSON types."""
+    return [dataclasses.asdict(row) for row in rows]
 
 
 def report_table(reports: Sequence[Report], *, title: str) -> Table:
@@ -146,16 +146,16 @@ def report_table(reports: Sequence[Report], *, title: str) -> Table:
     for report in reports:
         table.add_row(
             report.model,
-            _number(report.isolated_ms),
+            number(report.isolated_ms),
             str(report.num_requests),
             str(report.num_failed),
-            _number(report.ratio_mean),
-            _number(report.ratio_p50),
-            _number(report.ratio_p95),
-            _number(report.ratio_max),
+            number(report.ratio_mean),
+            number(report.ratio_p50),
+            number(report.ratio_p95),
+            number(report.ratio_max),
             f"{report.violation_2x:.1%}",
             f"{report.violation_4x:.1%}",
-            _number(report.jitter),
+            number(report.jitter),
             style="bold" if report.model == ALL_MODELS else None,
         )
     return table
@@ -175,9 +175,9 @@ def comparison_table(reports: Sequence[Report]) -> Table:
         of_model = [by_key.get((mode, model)) for mode in modes]
         cells: list[str] = []
         for report in of_model:
-            cells += ("", "") if report is None else (f"{report.violation_4x:.1%}", _number(report.ratio_p95))
+            cells += ("", "") if report is None else (f"{report.violation_4x:.1%}", number(report.ratio_p95))
         isolated_ms = next((report.isolated_ms for report in of_model if report is not None), None)
-        table.add_row(model, _number(isolated_ms), *cells, style="bold" if model == ALL_MODELS else None)
+        table.add_row(model, number(isolated_ms), *cells, style="bold" if model == ALL_MODELS else None)
     return table
 
 
@@ -189,8 +189,9 @@ def _table(title: str) -> Table:
     return table
 
 
-def _number(value: float | None) -> str:
+def number(value: float | None) -> str:
     """Three digits, or all those before the point."""
     if value is None:
         return "-"
-    return f"{value:.2f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:.0f}"
+    size = abs(value)
+    return f"{value:.2f}" if size < 10 else f"{value:.1f}" if size < 100 else f"{value:.0f}"

@@ -75,10 +75,7 @@ def _measure(options: Options, records: Records, subject: Subject, console: Cons
         references = measure_references(peer_spec(subject), inputs)
     setting = _setting(options, subject, references, num_cores)
     if options.is_resumed and not records.is_empty:
-        records.check_same(setting)
-        there = records.setting()
-        assert there is not None
-        setting = there
+        setting = records.check_same(setting)
     else:
         records.begin(setting)
     starts = order_starts(

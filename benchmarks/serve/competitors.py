@@ -14,7 +14,7 @@ from benchmarks.serve.errors import PeerMissingError
 from benchmarks.serve.peers.spec import PeerSpec
 from benchmarks.serve.subject import Subject
 from deployments.runtime.blocks import PROVIDERS
-from deployments.scheduling.modes import MODES, Mode
+from deployments.scheduling.modes import Mode, find_mode
 from serve_app.server import free_port, haproxy_environment, has_haproxy
 
 HOST = "127.0.0.1"
@@ -43,7 +43,7 @@ class Competitor:
     @property
     def mode(self) -> Mode | None:
         """How our device is shared; None for others."""
-        return next((mode for name, mode in MODES.items() if name == self.name), None)
+        return find_mode(self.name) if self.kind == "ours" else None
 
 
 _OURS = {

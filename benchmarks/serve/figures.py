@@ -7,11 +7,9 @@ one; jitter = standard deviation of the ratio over the requests that were answer
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -97,15 +95,16 @@ class Figures:
 
 def make_figures(rounds: Sequence[Round], setting: Setting) -> list[Figures]:
     """For each competitor and load one per model and then one over all, in order of first appearance and load."""
-    groups: dict[tuple[str, float | None], list[Round]] = {}
-    for each in sorted(rounds, key=lambda each: each.load or 0.0):
-        groups.setdefault((each.competitor, each.load), []).append(each)
+    groups = by_competitor_and_load(rounds)
     return [_figures(group, setting, model) for group in groups.values() for model in (*setting.isolated_s, ALL_MODELS)]
 
 
-def to_json(figures: Iterable[Figures]) -> list[dict[str, Any]]:
-    """The figures as a list of objects with JSON types."""
-    return [dataclasses.asdict(each) for each in figures]
+def by_competitor_and_load(rounds: Iterable[Round]) -> dict[tuple[str, float | None], list[Round]]:
+    """The rounds of each competitor at each load, in order of load."""
+    groups: dict[tuple[str, float | None], list[Round]] = {}
+    for each in sorted(rounds, key=lambda each: each.load or 0.0):
+        groups.setdefault((each.competitor, each.load), []).append(each)
+    return groups
 
 
 def ratios_of(outcomes: Iterable[Outcome], setting: Setting) -> list[float]:

@@ -10,7 +10,7 @@ import aiohttp
 import msgspec
 import psutil
 
-from benchmarks.load.errors import ServerUnreachableError
+from benchmarks.load.client import fetch_json
 from deployments.runtime.messages import Slice
 
 
@@ -73,7 +73,7 @@ class DeviceWindow:
         Raises:
             ServerUnreachableError: If it does not say.
         """
-        answers: dict[str, dict[str, Any]] = await self._get(f"{self._url}/v2/devices")
+        answers: dict[str, dict[str, Any]] = await fetch_json(self._session, "GET", f"{self._url}/v2/devices")
         (state,) = [each for each in answers.values() if each["device"] == self._device]
         times = psutil.Process(state["pid"]).cpu_times()
         return DeviceState(num_slices=state["num_slices"], allocator_s=times.user + times.system)
@@ -84,12 +84,5 @@ class DeviceWindow:
         Raises:
             ServerUnreachableError: If it does not say.
         """
-        return msgspec.convert(
-            await self._get(f"{self._url}/v2/devices/{self._device}/slices?since={since}"), tuple[Slice, ...]
-        )
-
-    async def _get(self, address: str) -> Any:
-        async with self._session.get(address) as response:
-            if response.status != 200:
-                raise ServerUnreachableError(f"GET {address} gives HTTP {response.status}: {await response.text()}")
-            return await response.json(content_type=None)
+        address = f"{self._url}/v2/devices/{self._device}/slices?since={since}"
+        return msgspec.convert(await fetch_json(self._session, "GET", address), tuple[Slice, ...])

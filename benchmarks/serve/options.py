@@ -96,7 +96,7 @@ def parse_options(arguments: Sequence[str] | None = None) -> Options:
         is_pinned=not parsed.unpinned,
         peer_python=parsed.peer_python,
         out=parsed.out,
-        is_resumed=parsed.resume or parsed.report,
+        is_resumed=parsed.resume,
         is_report_only=parsed.report,
         json=parsed.json,
     )

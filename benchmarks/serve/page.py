@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import base64
-import dataclasses
 import html
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
+from benchmarks.load.report import to_json
 from benchmarks.serve.competitors import COMPETITORS
-from benchmarks.serve.figures import Figures, make_figures, to_json
+from benchmarks.serve.figures import Figures, make_figures
 from benchmarks.serve.pairs import compare
 from benchmarks.serve.plots import draw_page
 from benchmarks.serve.prediction import predict
@@ -26,7 +27,7 @@ _BUSY = 0.8
 
 
 def report(records: Records, console: Console, *, json_path: Path | None, policy_options: Mapping[str, object]) -> None:
-    """Print and write what the rounds show: ``results.json``, ``page.png``, ``page.html`` and ``tables.txt``.
+    """Print and write what the rounds show: figures, differences and predictions as JSON, tables, and the page.
 
     Args:
         records: At least one round.
@@ -50,17 +51,13 @@ def report(records: Records, console: Console, *, json_path: Path | None, policy
         wide.print(table)
     assert isinstance(wide.file, io.StringIO)
     text = wide.file.getvalue()
-    results = json.dumps(to_json(figures), indent=1) + "\n"
     (records.folder / "tables.txt").write_text(text)
-    (records.folder / "results.json").write_text(results)
+    rows_of: dict[str, Sequence[Any]] = {"results": figures, "differences": differences, "predictions": predictions}
+    written = {name: json.dumps(to_json(rows), indent=1) + "\n" for name, rows in rows_of.items()}
+    for name, content in written.items():
+        (records.folder / f"{name}.json").write_text(content)
     if json_path is not None:
-        json_path.write_text(results)
-    (records.folder / "differences.json").write_text(
-        json.dumps([dataclasses.asdict(each) for each in differences], indent=1) + "\n"
-    )
-    (records.folder / "predictions.json").write_text(
-        json.dumps([dataclasses.asdict(each) for each in predictions], indent=1) + "\n"
-    )
+        json_path.write_text(written["results"])
     picture = records.folder / "page.png"
     draw_page(picture, rounds, figures, setting, load=_main_load(figures))
     (records.folder / "page.html").write_text(_html(picture.read_bytes(), text, rounds, setting))

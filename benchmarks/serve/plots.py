@@ -10,16 +10,15 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmarks.load.report import ALL_MODELS, violation_share
+from benchmarks.load.plot import draw_late
+from benchmarks.load.report import ALL_MODELS
 from benchmarks.serve.figures import Figures, ratios_of
 from benchmarks.serve.records import Round, Setting
 from benchmarks.serve.timeline import draw_timelines
 
-ALPHAS = np.linspace(1, 10, 181)
-_OURS_COLOUR = "#1b7837"
 # Colours that people with any colour vision can tell apart (after Tol's "muted" scheme).
 _COLOURS: Mapping[str, str] = {
-    "slo": _OURS_COLOUR,
+    "slo": "#1b7837",
     "fifo": "#cc6677",
     "parallel": "#882255",
     "ray-serve": "#332288",
@@ -55,7 +54,7 @@ def draw_page(
         for name in sorted({each.competitor for each in at_load}, key=_rank)
     }
     late, jitter, spread = top.subplots(1, 3, width_ratios=(5, 4, 4))
-    _draw_late(late, ratios)
+    draw_late(late, ratios, _COLOURS)
     _draw_jitter(jitter, at_load, list(ratios))
     _draw_ratios(spread, ratios)
     sweep, timeline = bottom.subfigures(1, 2, width_ratios=(4, 9), squeeze=False)[0]
@@ -76,25 +75,6 @@ def _title(figures: Sequence[Figures], setting: Setting, load: float | None) -> 
     best = min(others, key=lambda each: each.late)
     late = f"{overall['slo'].late:.1%} with slo, {best.late:.1%} with the best that does not split ({best.competitor})"
     return f"Requests later than 4 times the model's own time: {late}\n{where}"
-
-
-def _draw_late(axes: Axes, ratios: Mapping[str, Sequence[float]]) -> None:
-    for name, values in ratios.items():
-        shares = [100 * violation_share(values, float(alpha)) for alpha in ALPHAS]
-        at_four = 100 * violation_share(values, 4)
-        width = 3.5 if name == "slo" else 1.8
-        axes.plot(ALPHAS, shares, color=_COLOURS[name], linewidth=width, label=f"{name}: {at_four:.1f} %")
-        axes.plot([4], [at_four], marker="o", color=_COLOURS[name])
-    axes.axvline(4, color="grey", linewidth=0.8, linestyle=":")
-    axes.set(
-        title="Late requests (lower is better)",
-        xlabel="allowed: response time as a multiple of the model's time alone",
-        ylabel="% of requests later than that",
-        xlim=(1, 10),
-        ylim=(0, 102),
-    )
-    axes.grid(alpha=0.25)
-    axes.legend(title="later than 4x", frameon=False)
 
 
 def _draw_jitter(axes: Axes, figures: Sequence[Figures], names: Sequence[str]) -> None:

@@ -7,23 +7,22 @@ around the device gets slower when it is busy, and that block times vary.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-import numpy as np
-
+from benchmarks.load.report import violation_share
 from benchmarks.serve.competitors import COMPETITORS
-from benchmarks.serve.figures import MAIN_ALPHA, ratios_of
+from benchmarks.serve.figures import MAIN_ALPHA, by_competitor_and_load, ratios_of
 from benchmarks.serve.records import Round, Setting
 from benchmarks.serve.turns import block_times_s, handover_s
-from deployments.scheduling.device_allocator import DeviceAllocator
 from deployments.scheduling.modes import Mode
-from deployments.scheduling.policies.table import make_policy
 from deployments.scheduling.request import Request, RequestId
+from deployments.simulation import experiment
+from deployments.simulation.contenders import Contender
 from deployments.simulation.costs import Costs
-from deployments.simulation.parallel import simulate_parallel
-from deployments.simulation.simulator import simulate
+from deployments.simulation.experiment import run_requests
 from deployments.simulation.workload import Arrival, SimulatedModel, make_request
 
 
@@ -56,11 +55,8 @@ def predict(rounds: Sequence[Round], setting: Setting, options: Mapping[str, obj
         setting: Theirs.
         options: Of the device's policy, for the mode that has it by itself.
     """
-    groups: dict[tuple[str, float | None], list[Round]] = {}
-    for each in sorted(rounds, key=lambda each: each.load or 0.0):
-        groups.setdefault((each.competitor, each.load), []).append(each)
     predictions = []
-    for (name, load), group in groups.items():
+    for (name, load), group in by_competitor_and_load(rounds).items():
         mode = COMPETITORS[name].mode
         if mode is not None and any(each.slices for each in group):
             predictions.append(_predict(name, load, mode, group, setting, options))
@@ -88,6 +84,13 @@ def _predict(
         )
         for model, isolated_s in setting.isolated_s.items()
     }
+    contender = Contender(
+        label=name,
+        policy=mode.policy,
+        options=options if name == "slo" else {},
+        exclusive=mode.exclusive,
+        preemption=mode.preemption,
+    )
     with_path: list[float] = []
     device_only: list[float] = []
     for each in rounds:
@@ -96,28 +99,18 @@ def _predict(
             _request(number, outcome.scheduled_s, models[outcome.model], setting)
             for number, outcome in enumerate(each.outcomes)
         ]
-        allocator = DeviceAllocator(
-            policy=make_policy(mode.policy, options if name == "slo" else {}),
-            exclusive=mode.exclusive,
-            preemption=mode.preemption,
-            handover_s=cost_s,
-        )
-        run = (
-            simulate(requests, allocator, costs=Costs(handover_s=cost_s))
-            if mode.exclusive
-            else simulate_parallel(requests, allocator, interference=1.0)
-        )
+        run = run_requests(contender, requests, experiment.Setting(costs=Costs(handover_s=cost_s)))
         for request in run.requests:
-            took_s = run.finish_s.get(request.request_id, np.inf) - request.arrival_s
+            took_s = run.finish_s.get(request.request_id, math.inf) - request.arrival_s
             device_only.append(took_s / request.isolated_s)
             with_path.append((took_s + path_s[request.model]) / request.isolated_s)
     live = [ratio for each in rounds for ratio in ratios_of(each.outcomes, setting)]
     return Prediction(
         competitor=name,
         load=load,
-        simulated=float(np.mean(np.array(with_path) > MAIN_ALPHA)),
-        device_only=float(np.mean(np.array(device_only) > MAIN_ALPHA)),
-        live=float(np.mean(np.array(live) > MAIN_ALPHA)),
+        simulated=violation_share(with_path, MAIN_ALPHA),
+        device_only=violation_share(device_only, MAIN_ALPHA),
+        live=violation_share(live, MAIN_ALPHA),
         handover_us=cost_s * 1e6,
     )
 

@@ -38,8 +38,6 @@ class RoundProgress(Watcher):
         self._round = self._progress.add_task("", total=None, state="", visible=False)
         self._num_sent = self._num_finished = self._num_failed = 0
         self._began_s = 0.0
-        self.on_sent = self._count_sent
-        self.on_finished = self._count_finished
 
     def __enter__(self) -> RoundProgress:
         self._progress.start()
@@ -80,10 +78,12 @@ class RoundProgress(Watcher):
     def _load_s(self, start: Start) -> float:
         return len(start.loads) * self._seconds * (1 + _ASSUMED_DRAIN)
 
-    def _count_sent(self, _arrival: Arrival) -> None:
+    def on_sent(self, arrival: Arrival) -> None:
+        """See ``Watcher``."""
         self._num_sent += 1
 
-    def _count_finished(self, outcome: Outcome) -> None:
+    def on_finished(self, outcome: Outcome) -> None:
+        """See ``Watcher``."""
         self._num_finished += 1
         self._num_failed += outcome.failure is not None
         state = f"{self._num_sent - self._num_finished} under way, {self._num_failed} failed"

@@ -66,7 +66,6 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
         other_busy: The same for all other cores.
         slices: Turns on the device; empty for servers that have none.
         allocator_s: Processor time that the allocator has used, in seconds; None for servers without one.
-        start_s: How long the server took to start, and the one before it to stop; the same for all loads of a start.
     """
 
     competitor: str
@@ -80,7 +79,6 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     other_busy: float | None
     slices: tuple[Slice, ...]
     allocator_s: float | None
-    start_s: float = 0.0
 
     @property
     def key(self) -> Key:
@@ -123,8 +121,11 @@ class Records:
         self._rounds.unlink(missing_ok=True)
         self._setting.write_bytes(msgspec.json.format(msgspec.json.encode(setting), indent=2))
 
-    def check_same(self, setting: Setting) -> None:
+    def check_same(self, setting: Setting) -> Setting:
         """Raise unless rounds of ``setting`` may join those that are there; measured times and dates may differ.
+
+        Returns:
+            The setting of those that are there.
 
         Raises:
             SettingChangedError: It names what differs.
@@ -142,6 +143,7 @@ class Records:
                 f"{self.folder} holds rounds of the models {', '.join(there.isolated_s)}, now they are "
                 f"{', '.join(setting.isolated_s)}: choose another folder with --out"
             )
+        return there
 
 
 def describe_machine(num_cores: int) -> str:

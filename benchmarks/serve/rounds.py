@@ -16,7 +16,7 @@ import msgspec
 
 from benchmarks.load.client import measure_alone, open_session
 from benchmarks.load.inputs import Arrays
-from benchmarks.load.loops import OnFinished, OnSent, Sender, run_closed_loop, run_open_loop
+from benchmarks.load.loops import Sender, run_closed_loop, run_open_loop
 from benchmarks.load.report import Outcome
 from benchmarks.load.server import running_command
 from benchmarks.serve.affinity import borrowed_cores
@@ -27,6 +27,7 @@ from benchmarks.serve.reference import allowed_cores, largest_difference
 from benchmarks.serve.senders import Via, open_sender
 from benchmarks.serve.subject import Subject
 from benchmarks.serve.workload import Workload
+from deployments.simulation.workload import Arrival
 
 _START_TIMEOUT_S = 240.0
 _STOP_TIMEOUT_S = 60.0
@@ -77,8 +78,11 @@ class Watcher:
     def on_loading(self, start: Start, load: float | None, num_arrivals: int | None) -> None:
         """Requests begin to go out; their number is not known in a closed loop."""
 
-    on_sent: OnSent = staticmethod(lambda arrival: None)
-    on_finished: OnFinished = staticmethod(lambda outcome: None)
+    def on_sent(self, arrival: Arrival) -> None:
+        """A request goes out."""
+
+    def on_finished(self, outcome: Outcome) -> None:
+        """An answer or a failure is there."""
 
 
 def order_starts(
@@ -140,7 +144,6 @@ def run_start(plan: Plan, start: Start, watcher: Watcher, stopper: Stopper) -> l
     try:
         folder = server.enter_context(tempfile.TemporaryDirectory(prefix="dlir-bench-"))
         launch = prepare_launch(start.competitor, plan.subject, Path(folder), plan.peer_python)
-        began_s = time.monotonic()
         with borrowed_cores(plan.subject.device.cores or (), allowed_cores()):
             server.enter_context(
                 running_command(
@@ -151,9 +154,7 @@ def run_start(plan: Plan, start: Start, watcher: Watcher, stopper: Stopper) -> l
                 )
             )
             stopper.wait()
-        start_s = time.monotonic() - began_s
-        rounds = asyncio.run(_load(plan, start, launch, watcher))
-        return [msgspec.structs.replace(each, start_s=start_s) for each in rounds]
+        return asyncio.run(_load(plan, start, launch, watcher))
     finally:
         stopper.begin(server)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from rich import box
 from rich.table import Table
 
-from benchmarks.load.report import ALL_MODELS
+from benchmarks.load.report import ALL_MODELS, number
 from benchmarks.serve.figures import ALPHAS, Figures
 from benchmarks.serve.pairs import Difference
 from benchmarks.serve.prediction import Prediction
@@ -120,14 +120,6 @@ def prediction_table(predictions: Sequence[Prediction]) -> Table:
             f"{each.handover_us:.0f}",
         )
     return table
-
-
-def number(value: float | None) -> str:
-    """Three digits, or all those before the point."""
-    if value is None:
-        return "-"
-    size = abs(value)
-    return f"{value:.2f}" if size < 10 else f"{value:.1f}" if size < 100 else f"{value:.0f}"
 
 
 def _load(load: float | None) -> str:

@@ -32,15 +32,15 @@ class Workload:
         seed: Of arrivals and inputs; each round has its own arrivals.
     """
 
-    source: Source = "poisson"
-    cv: float = 2.0
-    trace: Path | None = None
-    mix: str | None = None
+    source: Source
+    cv: float
+    trace: Path | None
+    mix: str | None
     names: Mapping[str, str]
-    num_clients: int = 8
-    think_s: float = 0.1
+    num_clients: int
+    think_s: float
     seconds: float
-    seed: int = 0
+    seed: int
 
     @property
     def text(self) -> str:

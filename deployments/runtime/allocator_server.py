@@ -18,6 +18,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypedDict
 
 import msgspec
 
@@ -52,7 +53,9 @@ from deployments.scheduling.decision import Decision
 from deployments.scheduling.device_allocator import DeviceAllocator
 from deployments.scheduling.errors import NotHolderError, SchedulingError, UnknownRequestError
 from deployments.scheduling.explanation import Explanation, explain
+from deployments.scheduling.modes import Preemption
 from deployments.scheduling.notes import Notes
+from deployments.scheduling.policies.policy import Policy
 from deployments.scheduling.policies.table import make_policy
 from deployments.scheduling.request import Request, RequestId
 
@@ -64,6 +67,27 @@ HANDOVER_S = 0.0003
 """What a hand-over costs (``benchmarks.lease``); decides where a preemption pays in mode dlir."""
 
 SOCKET_FILE = "allocator.sock"
+
+
+class _Rules(TypedDict):
+    """What the core takes from the device's settings, when it is made and when they change."""
+
+    policy: Policy
+    exclusive: bool
+    preemption: Preemption
+    max_waiting: int | None
+    max_waiting_per_model: int | None
+
+
+def _rules(settings: DeviceSettings) -> _Rules:
+    sharing = settings.sharing
+    return {
+        "policy": make_policy(sharing.policy, settings.policy_options),
+        "exclusive": sharing.exclusive,
+        "preemption": sharing.preemption,
+        "max_waiting": settings.max_waiting,
+        "max_waiting_per_model": settings.max_waiting_per_model,
+    }
 
 
 class AllocatorServer:
@@ -91,19 +115,12 @@ class AllocatorServer:
         self.socket_path = folder / SOCKET_FILE
         self._folder = folder
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        sharing = settings.sharing
         self._device_page = DevicePage(folder)
         self._device_page.is_free = False
         now_s = time.monotonic()
         self._recovery = Recovery(folder, now_s)
         self._core = DeviceAllocator(
-            policy=make_policy(sharing.policy, settings.policy_options),
-            exclusive=sharing.exclusive,
-            preemption=sharing.preemption,
-            max_waiting=settings.max_waiting,
-            max_waiting_per_model=settings.max_waiting_per_model,
-            handover_s=HANDOVER_S,
-            recovering=self._recovery.ends_s is not None,
+            handover_s=HANDOVER_S, recovering=self._recovery.ends_s is not None, **_rules(settings)
         )
         self._connections: set[ReplicaConnection] = set()  # all, also those that have not said Hello
         self._replicas: dict[str, ReplicaConnection] = {}
@@ -205,13 +222,13 @@ class AllocatorServer:
         if self._look_again_s is not None and now_s >= self._look_again_s:
             self._read_pages(now_s)
             self._carry_out(self._core.on_timer(now_s), now_s)
-        for request_id, lease in self._leases.find_overdue(self.settings.lease_limit_s, now_s):
+        for request_id, page in self._leases.find_overdue(self.settings.lease_limit_s, now_s):
             logger.error(
                 "request %s has held %s for over %.1f s without a boundary; its replica (pid %d) is to be replaced",
                 request_id,
                 self.settings.device,
                 self.settings.lease_limit_s,
-                lease.replica.hello.pid if lease.replica.hello else 0,
+                page.pid,
             )
         if self._on_idle is not None and not self._replicas and now_s >= self._idle_since_s + self._idle_s:
             on_idle, self._on_idle = self._on_idle, None
@@ -373,9 +390,9 @@ class AllocatorServer:
 
     def _tell_of_lease(self, number: int) -> None:
         """Tell the one to whom the last holder could not pass the device on."""
-        request_id = self._leases.find(number)
-        if (lease := self._leases.get(request_id)) is not None and request_id is not None:
-            self._send(lease.replica, Grant(request_id=request_id, lease=number))
+        for request_id, lease in self._leases:
+            if lease.number == number:
+                self._send(lease.replica, Grant(request_id=request_id, lease=number))
 
     def _end_unknown_turn(self, message: Yield | Finish, now_s: float) -> Decision:
         """A turn has ended whose beginning is not known: its request waits, or has got another lease meanwhile.
@@ -429,16 +446,7 @@ class AllocatorServer:
         self.settings = settings = self._claims.in_force
         for replica in self._replicas.values():
             self._send(replica, InForce(settings=settings))
-        sharing = settings.sharing
-        decision = self._core.reconfigure(
-            policy=make_policy(sharing.policy, settings.policy_options),
-            exclusive=sharing.exclusive,
-            preemption=sharing.preemption,
-            max_waiting=settings.max_waiting,
-            max_waiting_per_model=settings.max_waiting_per_model,
-            now_s=now_s,
-        )
-        self._carry_out(decision, now_s)
+        self._carry_out(self._core.reconfigure(now_s=now_s, **_rules(settings)), now_s)
 
     def _reject(self, replica: ReplicaConnection, request_id: RequestId, error: SchedulingError) -> None:
         self._send(replica, Rejected(request_id=request_id, error=type(error).__name__, error_args=error.args))

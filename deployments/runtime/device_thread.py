@@ -288,9 +288,7 @@ class DeviceThread:
                 self._say_hello(path.parent)
             if self._is_welcome(connection):
                 return
-            with self._lock:
-                self._connection = None
-            connection.close()
+            self._close_connection()
 
     def _say_hello(self, folder: Path) -> None:
         if self._page is None or not self._page.path.exists():
@@ -408,28 +406,26 @@ class DeviceThread:
             del self._jobs[rejected.request_id]
         job.on_result(_REJECTIONS[rejected.error](*rejected.error_args))
 
-    def _take_turn(self, grant: Grant) -> _Job | None:
-        """Enter the turn, with the turn lock if it is an exclusive one; None if the request has ended or runs."""
-        page, device = self._page, self._device_page
-        assert page is not None
-        assert device is not None
+    def _take_turn(self, grant: Grant, device: DevicePage) -> _Job | None:
+        """Enter the turn, with the turn lock if it is an exclusive one; None if the request has ended."""
         with self._lock:
             job = self._jobs.get(grant.request_id)
-            is_own_doing = job is not None and job.is_in_turn  # a free device, taken in ``submit``
             self._last_lease = max(self._last_lease, grant.lease)
             if job is None:  # cancelled while the grant was on its way
                 self._try_send(Finish(request_id=grant.request_id, lease=grant.lease))
                 return None
+            self._num_open_turns += not job.is_in_turn  # else it is open: the device was free and taken in ``submit``
             job.is_in_turn = True
-            self._num_open_turns += not is_own_doing
         if grant.is_exclusive and not device.try_take_turn():
             device.take_turn()  # another's last news is still on its way to the allocator
         return job
 
     def _run_turn(self, grant: Grant) -> None:
-        job = self._take_turn(grant)
         page, device, mailbox = self._page, self._device_page, self._mailbox
-        if job is None or page is None or device is None or mailbox is None:
+        assert page is not None
+        assert device is not None
+        assert mailbox is not None
+        if (job := self._take_turn(grant, device)) is None:
             return
         first_block, block_ends_s = job.blocks_done, list[float]()
         start_ns = time.monotonic_ns()

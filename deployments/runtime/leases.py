@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from deployments.runtime.lease_page import Offer, Progress
+from deployments.runtime.lease_page import LeasePage, Offer, Progress
 from deployments.runtime.messages import Grant, encode, next_lease
 from deployments.runtime.replica_connection import ReplicaConnection
 from deployments.scheduling.request import Request, RequestId
@@ -55,17 +55,18 @@ class Leases:
             if (progress := lease.progress) is not None:
                 yield request_id, progress
 
-    def find_overdue(self, limit_s: float, now_s: float) -> Iterator[tuple[RequestId, Lease]]:
+    def find_overdue(self, limit_s: float, now_s: float) -> Iterator[tuple[RequestId, LeasePage]]:
         """Those that have met no boundary for ``limit_s`` seconds, once each; their pages say so from now on."""
         for request_id, lease in self:
             if lease.is_reported or now_s < lease.last_boundary_s + limit_s:
                 continue
             if (progress := lease.progress) is not None:
                 lease.last_boundary_s = max(lease.last_boundary_s, progress.boundary_s)
-            if lease.replica.page is not None and now_s >= lease.last_boundary_s + limit_s:
+            page = lease.replica.page
+            if page is not None and now_s >= lease.last_boundary_s + limit_s:
                 lease.is_reported = True
-                lease.replica.page.mark_overdue(lease.number)
-                yield request_id, lease
+                page.mark_overdue(lease.number)
+                yield request_id, page
 
     def get(self, request_id: RequestId | None) -> Lease | None:
         """The lease of a request."""
@@ -73,14 +74,11 @@ class Leases:
 
     def open(self, request_id: RequestId, replica: ReplicaConnection, now_s: float, number: int | None = None) -> Lease:
         """A lease for the request, with a new number unless it has one."""
-        self._last_number = next_lease(self._last_number) if number is None else max(number, self._last_number)
-        lease = Lease(self._last_number if number is None else number, replica, now_s)
-        self._by_request[request_id] = lease
+        if number is None:
+            number = next_lease(self._last_number)
+        self._last_number = max(number, self._last_number)
+        self._by_request[request_id] = lease = Lease(number, replica, now_s)
         return lease
-
-    def find(self, number: int) -> RequestId | None:
-        """Whose lease it is."""
-        return next((each for each, lease in self._by_request.items() if lease.number == number), None)
 
     def close(self, request_id: RequestId, number: int) -> bool:
         """The lease is over; False if it is not the one that the request is known to have."""

@@ -41,11 +41,7 @@ class ReplicaConnection:
 
     def send(self, message: ToReplica) -> bool:
         """Send a message behind those that are left; False if packets are left now."""
-        return self.send_packet(encode(message))
-
-    def send_packet(self, packet: bytes) -> bool:
-        """The same for a message that is encoded already."""
-        self._outbox.append(packet)
+        self._outbox.append(encode(message))
         return self.flush()
 
     def flush(self) -> bool:

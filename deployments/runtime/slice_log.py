@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
+from itertools import takewhile
 
 from deployments.runtime.messages import Slice
 
 DEFAULT_CAPACITY = 20_000
+_LATE_NEWS_S = 1.0
 
 
 class SliceLog:
@@ -24,8 +26,12 @@ class SliceLog:
         self.busy_s += turn.end_s - turn.start_s
 
     def after(self, time_s: float) -> list[Slice]:
-        """The turns that ended after this monotonic time. O(capacity)."""
-        return [turn for turn in self._ring if turn.end_s > time_s]
+        """The turns that ended after this monotonic time; O(turns since a second before it).
+
+        News of turns come in the order in which they end but for a few milliseconds.
+        """
+        recent = takewhile(lambda turn: turn.end_s > time_s - _LATE_NEWS_S, reversed(self._ring))
+        return [turn for turn in recent if turn.end_s > time_s]
 
     def since(self, num_seen: int) -> list[Slice]:
         """The turns after the first ``num_seen`` ever recorded, as far as they are still there, in order of leases.

@@ -83,7 +83,6 @@ class DeviceAllocator:
         self._waiting = WaitingRoom(policy, max_waiting, max_waiting_per_model)
         self._handover_s = handover_s
         self._recovering = recovering
-        self._is_crowded = False  # several hold the device of what has become an exclusive one
         self._candidates: dict[RequestId, Candidate] = {}
         self._holders: dict[RequestId, Candidate] = {}
         self._holder: Candidate | None = None
@@ -108,11 +107,6 @@ class DeviceAllocator:
     def num_waiting(self) -> int:
         """How many wait."""
         return len(self._waiting)
-
-    @property
-    def is_recovering(self) -> bool:
-        """True until ``resume``."""
-        return self._recovering
 
     @property
     def is_free(self) -> bool:
@@ -148,9 +142,11 @@ class DeviceAllocator:
             raise DuplicateRequestError(request.request_id)
         candidate = self._make_candidate(request, 0)
         if self._exclusive:
-            if self._holder is not None or self._recovering:
+            if self._holder is not None or self._grants_nobody:
                 self._waiting.check_bounds(request)
-            self._waiting.check_admission(candidate, now_s, boundary_s(self._holder, now_s), self._competing_holder())
+            if self._policy.has_admission:
+                boundary = boundary_s(self._holder, now_s)
+                self._waiting.check_admission(candidate, now_s, boundary, self._competing_holder())
         return self._enter(candidate, now_s)
 
     def progress(self, request_id: RequestId, blocks_done: int, boundary_s: float, now_s: float) -> None:
@@ -225,7 +221,7 @@ class DeviceAllocator:
         if not self._exclusive:
             holder.run_from(blocks_done, now_s)
             return Decision(grants=(holder.request,))
-        if self._recovering:
+        if self._grants_nobody:
             self._stop_holding(holder)
             self._waiting.add(holder)
             return NOTHING_TO_DO
@@ -263,7 +259,7 @@ class DeviceAllocator:
         holder = self._holder
         if holder is None or not len(self._waiting) or self._recovering or self._policy.has_admission:
             return None
-        at_s = boundary_s(self._holder, now_s)
+        at_s = boundary_s(holder, now_s)
         if holder.is_revoked and not holder.is_cancelled:
             winner = self._next_turn.best(at_s, holder)
             if winner is not holder:
@@ -372,9 +368,7 @@ class DeviceAllocator:
         self._waiting = WaitingRoom(policy, max_waiting, max_waiting_per_model)
         for candidate in waiting:
             self._waiting.add(candidate)
-        if self._is_crowded or not self._recovering:
-            self._is_crowded = self._recovering = exclusive and len(self._holders) > 1
-        self._holder = next(iter(self._holders.values()), None) if exclusive and not self._is_crowded else None
+        self._holder = self._only_holder()
         return self._decide(now_s)
 
     def on_timer(self, now_s: float) -> Decision:
@@ -415,7 +409,7 @@ class DeviceAllocator:
 
     def _decide(self, now_s: float, successor: RequestId | None = None) -> Decision:
         """What follows from the state: grants if the device is free, else revoke or keep. Changes the state so."""
-        if self._recovering:
+        if self._grants_nobody:
             return NOTHING_TO_DO
         if not self._exclusive:
             return self._grant_all(now_s)
@@ -491,10 +485,15 @@ class DeviceAllocator:
         holder.is_revoked = False
         holder.stop_at(min(holder.blocks_done, holder.num_blocks))
         del self._holders[holder.request.request_id]
-        self._holder = None
-        if self._is_crowded and len(self._holders) == 1:
-            self._is_crowded = self._recovering = False
-            (self._holder,) = self._holders.values()
+        self._holder = self._only_holder()
+
+    @property
+    def _grants_nobody(self) -> bool:
+        """While recovering, and while several still hold what has become an exclusive device."""
+        return self._recovering or (self._exclusive and len(self._holders) > 1)
+
+    def _only_holder(self) -> Candidate | None:
+        return next(iter(self._holders.values())) if self._exclusive and len(self._holders) == 1 else None
 
     def _drop(self, holder: Candidate) -> None:
         """A holder is gone."""

@@ -75,9 +75,9 @@ class NextTurn:
         free_s = boundary_s(holder, now_s)
         policy = self._policy
         before: list[Candidate] = []
-        yields = holder is not None and self.best(free_s, holder) is not holder
-        if holder is not None and yields:
-            policy.add(holder)
+        yielding = holder if holder is not None and self.best(free_s, holder) is not holder else None
+        if yielding is not None:
+            policy.add(yielding)
         elif holder is not None:
             free_s += holder.remaining_s
         while len(before) < _MAX_FORESEEN:
@@ -88,8 +88,8 @@ class NextTurn:
             before.append(first)
             free_s += first.remaining_s
         for each in before:
-            if each is not holder:
+            if each is not yielding:
                 policy.add(each)
-        if holder is not None and yields and holder not in before:
-            policy.remove(holder)
+        if yielding is not None and yielding not in before:
+            policy.remove(yielding)
         return free_s - now_s

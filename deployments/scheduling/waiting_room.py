@@ -63,7 +63,7 @@ class WaitingRoom:
                 raise ModelQueueFullError(request.request_id, request.model, num_waiting, limit)
 
     def check_admission(self, candidate: Candidate, now_s: float, boundary_s: float, holder: Candidate | None) -> None:
-        """Let a newcomer in, if admission control does.
+        """Let a newcomer in, if admission control, which is on, does.
 
         Args:
             candidate: The newcomer.
@@ -74,8 +74,6 @@ class WaitingRoom:
         Raises:
             RefusedError: If it could not be on time.
         """
-        if not self._policy.has_admission:
-            return
         wait_s = self._policy.predicted_wait_s(candidate, boundary_s, holder)
         if wait_s is not None:
             allowed_s = candidate.deadline_s - now_s - candidate.remaining_s

@@ -3,7 +3,8 @@
 The slow-down model: with n requests there, each takes 1 + ``interference`` x (n - 1) times as long as alone. With 1
 they share the device and lose nothing (processor sharing), with less the device had room for more than one, with more
 they are in each other's way. A request is served for its isolated time; progress is counted in *served time*, the same
-for all that are there, so that the next to end is the head of a heap.
+for all that are there, so that the next to end is the head of a heap. Hand-over time, noise and what cuts cost do not
+count here.
 """
 
 from __future__ import annotations

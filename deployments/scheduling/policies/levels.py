@@ -90,19 +90,19 @@ class Levels(Generic[OrderT]):
 
     def is_worth(self, challenger: Candidate, holder: Candidate, now_s: float, cost_s: float) -> bool:
         """True for a higher level and for a promoted request; otherwise the order says."""
-        if challenger.priority < holder.priority:
-            return True
-        guard = self._guard(challenger.priority)
-        if guard is not None and self._head(guard, now_s, None) is challenger:
+        if challenger.priority < holder.priority or self._is_promoted(challenger, now_s):
             return True
         return self._levels[challenger.priority].order.is_worth(challenger, holder, now_s, cost_s)
 
     def reason(self, candidate: Candidate, now_s: float) -> Reason:
         """Why this waiting request is chosen at ``now_s``: promoted, late, or in order."""
-        guard = self._guard(candidate.priority)
-        if guard is not None and self._head(guard, now_s, None) is candidate:
+        if self._is_promoted(candidate, now_s):
             return "promoted"
         return "late" if self._levels[candidate.priority].order.is_late(candidate, now_s) else "order"
+
+    def _is_promoted(self, candidate: Candidate, now_s: float) -> bool:
+        guard = self._guard(candidate.priority)
+        return guard is not None and self._head(guard, now_s, None) is candidate
 
     def next_change_s(self, now_s: float, holder: Candidate | None) -> float | None:
         """From when on ``choose`` may answer otherwise although nothing happened but time; None: never."""

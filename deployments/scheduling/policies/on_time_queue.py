@@ -32,7 +32,8 @@ from deployments.scheduling.policies.on_time import deadline_key, on_time_set, s
 _MAX_REPAIRS = 5
 
 
-def _latest_start_s(candidate: Candidate) -> float:
+def latest_start_s(candidate: Candidate) -> float:
+    """The latest start from which it is on time, monotonic seconds."""
     return candidate.deadline_s - candidate.remaining_s
 
 
@@ -75,7 +76,7 @@ class OnTimeQueue:
         self._remaining_s: list[float] = []
         self._kept_s = 0.0
         self._aside = LazyHeap(_remaining_s)
-        self._by_latest_start = LazyHeap(_latest_start_s)
+        self._by_latest_start = LazyHeap(latest_start_s)
         self._hopeless = LazyHeap(_remaining_s)
         self._hopeless_by_start = LazyHeap(_negative_latest_start_s)
         self._holder: Candidate | None = None
@@ -163,12 +164,12 @@ class OnTimeQueue:
 
     def _sort_out_hopeless(self, start_s: float) -> None:
         """O(log n) for each that changes."""
-        while (first := self._by_latest_start.first()) is not None and _latest_start_s(first) < start_s:
+        while (first := self._by_latest_start.first()) is not None and latest_start_s(first) < start_s:
             self._by_latest_start.discard(first)
             self._take_out(first)
             self._hopeless.add(first)
             self._hopeless_by_start.add(first)
-        while (last := self._hopeless_by_start.first()) is not None and _latest_start_s(last) >= start_s:
+        while (last := self._hopeless_by_start.first()) is not None and latest_start_s(last) >= start_s:
             self._hopeless.discard(last)
             self._hopeless_by_start.discard(last)
             self._insert(last)
@@ -209,7 +210,7 @@ class OnTimeQueue:
             own_until_s = candidate.deadline_s - sum(self._remaining_s[: place + 1])
             if own_until_s < until_s:
                 until_s = own_until_s
-                self._tightest = self._tightest and candidate
+                self._tightest = None if self._tightest is None else candidate
         self._until_s = until_s
 
     def _take_out(self, candidate: Candidate) -> None:

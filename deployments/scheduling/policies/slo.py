@@ -18,7 +18,7 @@ from deployments.scheduling.candidate import Candidate
 from deployments.scheduling.policies.gain import lowers_ratio_sum
 from deployments.scheduling.policies.levels import Levels
 from deployments.scheduling.policies.on_time import deadline_order, on_time_set, shortness_key
-from deployments.scheduling.policies.on_time_queue import OnTimeQueue
+from deployments.scheduling.policies.on_time_queue import OnTimeQueue, latest_start_s
 from deployments.scheduling.policies.options import SloOptions
 
 
@@ -35,8 +35,9 @@ def should_hold(
     return on_time.kept[0]
 
 
-def _is_hopeless(holder: Candidate | None, now_s: float) -> bool:
-    return holder is not None and now_s > holder.deadline_s - holder.remaining_s
+def _hopeless(holder: Candidate | None, now_s: float) -> Candidate | None:
+    """The holder, if it cannot be on time any more."""
+    return holder if holder is not None and now_s > latest_start_s(holder) else None
 
 
 def _needed_s(late: Candidate, late_reserve: float) -> float:
@@ -77,11 +78,11 @@ class Slo:
     def choose(self, now_s: float, holder: Candidate | None) -> Candidate | None:
         """Who should hold the device at ``now_s``; None if there is nobody."""
         queue = self._queue
-        is_hopeless = _is_hopeless(holder, now_s)
-        queue.settle(now_s, None if is_hopeless else holder)
+        hopeless = _hopeless(holder, now_s)
+        queue.settle(now_s, holder if hopeless is None else None)
         late = queue.shortest_late()
-        if is_hopeless and holder is not None and (late is None or holder.remaining_s <= late.remaining_s):
-            late = holder
+        if hopeless is not None and (late is None or hopeless.remaining_s <= late.remaining_s):
+            late = hopeless
         first = queue.first()
         if first is None:
             return late
@@ -92,10 +93,10 @@ class Slo:
 
     def late_ones(self, now_s: float, holder: Candidate | None) -> list[Candidate]:
         """Those that cannot be on time at ``now_s``. O(n)."""
-        is_hopeless = _is_hopeless(holder, now_s)
-        self._queue.settle(now_s, None if is_hopeless else holder)
+        hopeless = _hopeless(holder, now_s)
+        self._queue.settle(now_s, holder if hopeless is None else None)
         late = self._queue.late()
-        return [*late, holder] if is_hopeless and holder is not None else late
+        return late if hopeless is None else [*late, hopeless]
 
     def is_late(self, candidate: Candidate, now_s: float) -> bool:
         """True if it cannot be on time. O(n)."""

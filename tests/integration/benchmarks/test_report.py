@@ -14,8 +14,8 @@ from benchmarks.load.report import (
     comparison_table,
     make_reports,
     report_table,
-    reports_to_json,
     response_ratio,
+    to_json,
     violation_share,
 )
 
@@ -76,7 +76,7 @@ def test_a_model_without_answers_has_no_ratios() -> None:
 
 
 def test_reports_become_a_list_of_json_objects() -> None:
-    objects = json.loads(json.dumps(reports_to_json(make_reports(OUTCOMES, ISOLATED_S, mode="slo")), allow_nan=False))
+    objects = json.loads(json.dumps(to_json(make_reports(OUTCOMES, ISOLATED_S, mode="slo")), allow_nan=False))
     assert [(entry["mode"], entry["model"]) for entry in objects] == [("slo", "a"), ("slo", "b"), ("slo", "all")]
 
 

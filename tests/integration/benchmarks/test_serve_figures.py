@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from benchmarks.load.report import Outcome
+from benchmarks.load.report import Outcome, to_json
 from benchmarks.serve.errors import SettingChangedError
-from benchmarks.serve.figures import Figures, make_figures, to_json
+from benchmarks.serve.figures import Figures, make_figures
 from benchmarks.serve.pairs import compare
 from benchmarks.serve.prediction import predict
 from benchmarks.serve.records import Records, Round, Setting

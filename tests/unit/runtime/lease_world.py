@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -117,6 +118,16 @@ class LeaseWorld:
     def restart_allocator_that_is_closed(self) -> None:
         """Start the allocator again."""
         self.server = AllocatorServer(settings=self.settings, folder=self.folder)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Who holds the device and who waits, as the server tells it."""
+        snapshot = self.server.status()["snapshot"]
+        assert isinstance(snapshot, dict)
+        return snapshot
+
+    def num_waiting(self) -> int:
+        """How many wait."""
+        return len(self.snapshot()["waiting"])
 
     def slices(self) -> list[Slice]:
         """All recorded turns."""

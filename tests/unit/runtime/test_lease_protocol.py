@@ -40,12 +40,6 @@ def world(tmp_path: Path) -> Iterator[LeaseWorld]:
     world.close()
 
 
-def num_waiting(world: LeaseWorld) -> int:
-    snapshot = world.server.status()["snapshot"]
-    assert isinstance(snapshot, dict)
-    return len(snapshot["waiting"])
-
-
 def turns(world: LeaseWorld) -> list[tuple[str, int, int, str]]:
     return [(s.request_id, s.first_block, len(s.block_ends_s), s.outcome) for s in world.slices()]
 
@@ -61,7 +55,7 @@ def test_a_short_request_runs_after_the_running_block_of_a_long_one(world: Lease
     long_answer = long.submit("l")
     long.chain.wait_for_block()
     short_answer = short.submit("s")
-    world.wait_until(lambda: num_waiting(world) == 1)
+    world.wait_until(lambda: world.num_waiting() == 1)
     long.chain.allow()
     short.chain.wait_for_block()
     assert not long_answer.done()
@@ -84,9 +78,9 @@ def test_a_cancelled_waiting_request_leaves_the_queue_and_is_never_run(world: Le
     long_answer = long.submit("l")
     long.chain.wait_for_block()
     never = short.submit("s")
-    world.wait_until(lambda: num_waiting(world) == 1)
+    world.wait_until(lambda: world.num_waiting() == 1)
     short.thread.cancel(RequestId("s"))
-    world.wait_until(lambda: num_waiting(world) == 0)
+    world.wait_until(lambda: world.num_waiting() == 0)
     long.chain.allow(2)
     long_answer.result(LIMIT_S)
     assert not never.done()
@@ -155,9 +149,9 @@ def test_a_turn_outlives_the_allocator_and_what_waits_is_announced_to_the_next_o
     running_answer = running.submit("r")
     running.chain.wait_for_block()
     waiting_answer = waiting.submit("w")
-    world.wait_until(lambda: num_waiting(world) == 1)
+    world.wait_until(lambda: world.num_waiting() == 1)
     world.restart_allocator()
-    world.wait_until(lambda: num_waiting(world) == 1)
+    world.wait_until(lambda: world.num_waiting() == 1)
     waiting.chain.allow(2)
     assert not waiting_answer.done()
     running.chain.allow(3)
@@ -188,7 +182,7 @@ def test_the_death_of_the_holder_frees_the_device_at_once(world: LeaseWorld) -> 
     submit(holder, "h")
     assert isinstance(holder.receive(), Grant)
     submit(other, "o")
-    world.wait_until(lambda: num_waiting(world) == 1)
+    world.wait_until(lambda: world.num_waiting() == 1)
     holder.socket.close()
     grant = other.receive()
     assert isinstance(grant, Grant)

@@ -38,15 +38,12 @@ def submit(replica: RawReplica, request_id: str, *, taken_lease: int | None = No
 
 
 def num_known(world: LeaseWorld) -> int:
-    snapshot = world.server.status()["snapshot"]
-    assert isinstance(snapshot, dict)
+    snapshot = world.snapshot()
     return len(snapshot["waiting"]) + len(snapshot["holders"])
 
 
 def holders(world: LeaseWorld) -> list[str]:
-    snapshot = world.server.status()["snapshot"]
-    assert isinstance(snapshot, dict)
-    return [view["request_id"] for view in snapshot["holders"]]
+    return [view["request_id"] for view in world.snapshot()["holders"]]
 
 
 def granted(message: ToReplica | None) -> tuple[str, int]:
@@ -150,9 +147,7 @@ def test_blocks_that_were_run_before_the_beginning_is_known_are_not_run_again(wo
     request_id, again = granted(second.receive())
     assert request_id == "s"
     assert again > next_lease
-    snapshot = world.server.status()["snapshot"]
-    assert isinstance(snapshot, dict)
-    assert [view["blocks_done"] for view in snapshot["holders"]] == [1]
+    assert [view["blocks_done"] for view in world.snapshot()["holders"]] == [1]
     first.close()
     second.close()
 

@@ -25,12 +25,6 @@ def world(tmp_path: Path) -> Iterator[LeaseWorld]:
     world.close()
 
 
-def num_waiting(world: LeaseWorld) -> int:
-    snapshot = world.server.status()["snapshot"]
-    assert isinstance(snapshot, dict)
-    return len(snapshot["waiting"])
-
-
 def test_a_turn_waits_behind_requests_that_came_later_and_others_wait_for_its_end(world: LeaseWorld) -> None:
     first, second = world.replica("first", 1), world.replica("second", 1)
     is_inside, may_leave = threading.Event(), threading.Event()
@@ -45,23 +39,23 @@ def test_a_turn_waits_behind_requests_that_came_later_and_others_wait_for_its_en
         first.chain.wait_for_block()
         thread = threading.Thread(target=measure)
         thread.start()
-        world.wait_until(lambda: num_waiting(world) == 1)
+        world.wait_until(lambda: world.num_waiting() == 1)
         second.submit("b")
-        world.wait_until(lambda: num_waiting(world) == 2)
+        world.wait_until(lambda: world.num_waiting() == 2)
         first.chain.allow()
         second.chain.wait_for_block()
         assert not is_inside.is_set()
         second.chain.allow()
         assert is_inside.wait(LIMIT_S)
         answer = first.submit("c")
-        world.wait_until(lambda: num_waiting(world) == 1)
+        world.wait_until(lambda: world.num_waiting() == 1)
         may_leave.set()
         first.chain.wait_for_block()
         first.chain.allow()
         assert answer.result(LIMIT_S)
         thread.join()
         with taker.turn():
-            assert num_waiting(world) == 0
+            assert world.num_waiting() == 0
     world.wait_until(lambda: len(world.slices()) == 5)
     assert [turn.model for turn in world.slices()] == ["first", "second", "measuring", "first", "measuring"]
 

@@ -84,6 +84,19 @@ def test_a_smaller_bound_refuses_nobody_who_waits_already() -> None:
     assert device.num_waiting == 2
 
 
+def test_nothing_is_granted_beside_the_last_holder_of_a_device_that_became_exclusive_while_it_recovered() -> None:
+    found = find_mode("parallel")
+    device = DeviceAllocator(policy=make_policy(found.policy), exclusive=False, recovering=True)
+    device.announce(LONG, blocks_done=0, is_holding=True, now_s=0.0)
+    device.announce(MIDDLE, blocks_done=0, is_holding=True, now_s=0.0)
+    device.announce(SHORT, blocks_done=0, is_holding=False, now_s=0.0)
+    assert change(device, "fifo", 0.0) == Decision()
+    assert names(device.finish(LONG.request_id, 0.5)) == []
+    assert names(device.resume(0.5)) == []
+    assert device.holder == MIDDLE
+    assert names(device.finish(MIDDLE.request_id, 1.0)) == ["short"]
+
+
 def test_a_recovering_device_stays_so() -> None:
     found = find_mode("slo")
     device = DeviceAllocator(policy=make_policy(found.policy), recovering=True)
