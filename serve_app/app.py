@@ -1,4 +1,5 @@
-"""The application builders that ``config.yaml`` names. Plain classes become Serve deployments here and nowhere else.
+"""The application builders that ``config.yaml`` names. Plain classes become Serve deployments
+here and in ``model_application``.
 
 Serve reads the annotations of a builder as they stand to make typed arguments: they are not postponed in this file.
 """

@@ -126,15 +126,23 @@ def live_config(user_config: object, stated: DeviceSettings) -> LiveConfig:
     Raises:
         ConfigError: With all that is wrong in it.
     """
-    live, faults = _validate(LiveConfig, user_config, "user_config")
-    if live is not None and live.device is not None:
-        try:
-            live.device.over(stated)
-        except ValueError as error:
-            faults.append(f"user_config.device: {error}")
-    if live is None or faults:
+    live, _, faults = _validate_live(user_config, stated, "user_config")
+    if live is None:
         raise ConfigError("\n".join(faults))
     return live
+
+
+def _validate_live(
+    value: object, stated: DeviceSettings, where: str
+) -> tuple[LiveConfig | None, DeviceSettings | None, list[str]]:
+    """``user_config``, what it makes of the device if it says anything of it, and what is wrong in it."""
+    live, faults = _validate(LiveConfig, value, where)
+    if live is None or live.device is None:
+        return live, None, faults
+    try:
+        return live, live.device.over(stated), []
+    except ValueError as error:
+        return None, None, [f"{where}.device: {error}"]
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -224,7 +232,7 @@ def _faults_of_entry(entry: dict[str, Any], model: ModelConfig, where: str) -> l
 
 
 def _live_device(entry: dict[str, Any], model: ModelConfig, where: str) -> tuple[list[DeviceSettings], list[str]]:
-    """What the entry's ``user_config`` makes of the device, as a list of at most one, and what is wrong in it."""
+    """What the ``user_config`` of the entry's deployments make of the device, and what is wrong in them."""
     deployments = entry.get("deployments")
     found: list[DeviceSettings] = []
     faults: list[str] = []
@@ -233,13 +241,9 @@ def _live_device(entry: dict[str, Any], model: ModelConfig, where: str) -> tuple
         if user_config is None:
             continue
         place = f"{where}.deployments[{index}].user_config"
-        live, wrong = _validate(LiveConfig, user_config, place)
+        _, device, wrong = _validate_live(user_config, model.device.to_settings(), place)
         faults += wrong
-        if live is not None and live.device is not None:
-            try:
-                found.append(live.device.over(model.device.to_settings()))
-            except ValueError as error:
-                faults.append(f"{place}.device: {error}")
+        found += [] if device is None else [device]
     return found, faults
 
 

@@ -12,7 +12,7 @@ class ConfigError(ServeAppError):
 
 
 class RepositoryMissingError(ServeAppError):
-    """The model repository or a model in it is not there; the message has the command that makes it."""
+    """The model repository is not there; the message has the command that makes it."""
 
 
 class RepositoryPathError(ServeAppError):

@@ -67,11 +67,11 @@ class InferenceService:
         return grpc.method_handlers_generic_handler(SERVICE, handlers)
 
     async def _model_infer(self, message: bytes) -> bytes | ErrorReply:
-        model, _ = decode_address(message)
+        model, version = decode_address(message)
         handle = await self._directory.handle(model)
         if len(message) <= _BY_VALUE_BYTES:
             handle = handle.options(_by_reference=False)
-        answer: bytes | ErrorReply = await _call(handle, "infer_grpc", message)
+        answer: bytes | ErrorReply = await _call(handle, "infer_grpc", message, version)
         return answer
 
     async def _server_live(self, _request: pb.ServerLiveRequest) -> pb.ServerLiveResponse:

@@ -141,14 +141,9 @@ class ModelDirectory:
     async def states(self) -> list[ModelState]:
         """Every model application, with the version that its replica tells."""
         states = await asyncio.to_thread(self._find_states)
-        served = await asyncio.gather(
-            *(self._ask(state.name) for state in states if state.state == "READY"), return_exceptions=True
-        )
-        told = {
-            state.name: answer
-            for state, answer in zip((s for s in states if s.state == "READY"), served, strict=True)
-            if isinstance(answer, ServedModel)
-        }
+        ready = [state.name for state in states if state.state == "READY"]
+        answers = await asyncio.gather(*map(self._ask, ready), return_exceptions=True)
+        told = {name: each for name, each in zip(ready, answers, strict=True) if isinstance(each, ServedModel)}
         return [_with_remark(state, told[state.name]) if state.name in told else state for state in states]
 
     async def served(self, model: str) -> ServedModel:
@@ -214,4 +209,4 @@ async def _statistics(handle: DeploymentHandle[Any]) -> ModelStatistics:
 
 def _with_remark(state: ModelState, served: ServedModel) -> ModelState:
     reason = "; ".join(filter(None, (state.reason, served.remark)))
-    return ModelState(name=state.name, version=served.version, state=state.state, reason=reason)
+    return msgspec.structs.replace(state, version=served.version, reason=reason)

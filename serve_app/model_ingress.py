@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import msgspec
-import numpy as np
 from fastapi import FastAPI, Request, Response
 
 from deployments.runtime.split_model import ModelSettings, Outputs, SplitModel
+from deployments.scheduling.request import Request as InferenceRequest
 from serve_app.config import live_config
 from serve_app.errors import ConfigError
 from serve_app.explaining import plain_explanation
@@ -29,7 +28,7 @@ from serve_app.protocol import (
     parse_header_length,
 )
 from serve_app.protocol.errors import UnknownVersionError
-from serve_app.protocol.grpc_codec import decode_address, encode_model_infer
+from serve_app.protocol.grpc_codec import encode_model_infer
 from serve_app.protocol.model_config import ModelConfigAnswer, model_config
 from serve_app.sections import ModelConfig
 from serve_app.served_model import ServedModel, check_servable, fingerprint
@@ -148,18 +147,6 @@ class ModelIngress(SplitModel):
 
         return app
 
-    async def infer(
-        self,
-        inputs: Mapping[str, np.ndarray],
-        *,
-        priority: int | None = None,
-        timeout_s: float | None = None,
-        deadline_s: float | None = None,
-    ) -> Outputs:
-        """See ``SplitModel.infer``; the request counts in the statistics."""
-        with self._counter.counting():
-            return await super().infer(inputs, priority=priority, timeout_s=timeout_s, deadline_s=deadline_s)
-
     def reconfigure(self, user_config: dict[str, Any]) -> None:
         """Called by Serve with ``user_config``, at the start and when it changes; a wrong change is not adopted.
 
@@ -178,10 +165,15 @@ class ModelIngress(SplitModel):
         device = None if live.device is None else live.device.over(self._stated_settings.device)
         self.apply(live.over(self._stated_settings), device)
 
-    async def infer_grpc(self, message: bytes) -> bytes | ErrorReply:
-        """The serialised ``ModelInferResponse`` to a serialised ``ModelInferRequest``, or the error for the client."""
+    async def infer_grpc(self, message: bytes, version: str = "") -> bytes | ErrorReply:
+        """The serialised ``ModelInferResponse`` to a serialised ``ModelInferRequest``, or the error for the client.
+
+        Args:
+            message: The request; its model and version are not looked at.
+            version: The version that it asks for; empty: whichever is served.
+        """
         try:
-            self._check_version(decode_address(message)[1])
+            self._check_version(version)
             wanted = await self._codec.decode_grpc(message)
             outputs, parameters = await self._infer_wanted(wanted)
             return encode_model_infer(
@@ -265,6 +257,11 @@ class ModelIngress(SplitModel):
         )
         return response_in_pieces(encoded.body, encoded.headers)
 
+    async def _run(self, *arguments: Any, **options: Any) -> tuple[Outputs, InferenceRequest]:
+        """See ``SplitModel``; every request counts in the statistics."""
+        with self._counter.counting():
+            return await super()._run(*arguments, **options)
+
     async def _infer_wanted(self, wanted: InferRequest) -> tuple[Outputs, dict[str, Any] | None]:
         """The outputs, and what the answer's parameters shall say."""
         timeout_s = None if wanted.timeout_us is None else wanted.timeout_us / 1e6
@@ -272,10 +269,9 @@ class ModelIngress(SplitModel):
         if not wanted.explain:
             inference = self.infer(wanted.tensors, priority=wanted.priority, timeout_s=timeout_s, deadline_s=deadline_s)
             return await inference, None
-        with self._counter.counting():
-            outputs, explanation = await self.infer_explained(
-                wanted.tensors, priority=wanted.priority, timeout_s=timeout_s, deadline_s=deadline_s
-            )
+        outputs, explanation = await self.infer_explained(
+            wanted.tensors, priority=wanted.priority, timeout_s=timeout_s, deadline_s=deadline_s
+        )
         return outputs, {"explanation": None if explanation is None else plain_explanation(explanation)}
 
     def _check_version(self, version: str) -> None:

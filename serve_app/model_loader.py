@@ -24,7 +24,7 @@ from serve_app.model_directory import MODEL_DEPLOYMENT, UNLOADED, ModelDirectory
 from serve_app.protocol.errors import ProtocolError, UnknownModelError
 from serve_app.repository import check_plan_paths, find_model, model_names
 from serve_app.sections import GatewayConfig, ModelConfig
-from serve_app.served_model import check_servable, fingerprint
+from serve_app.served_model import ServedModel, check_servable, fingerprint
 from split_tool.errors import SplitToolError
 from split_tool.plan import SplitPlan
 
@@ -69,10 +69,11 @@ class ModelLoader:
             self._failures.pop(model, None)
 
     async def _load(self, model: str) -> None:
-        stated = await self._stated_config(model)
+        served = await self._served(model)
+        stated = self._stated_config(model, served)
         config = await asyncio.to_thread(self._configuration, model, stated)
-        settings = config.to_settings()
-        if await self._fingerprint(model) == await asyncio.to_thread(fingerprint, settings, config):
+        settings = await asyncio.to_thread(config.to_settings)
+        if served is not None and served.fingerprint == await asyncio.to_thread(fingerprint, settings, config):
             return
         await asyncio.to_thread(_check_files, config)
         await self._wait_for_name(model)
@@ -98,7 +99,7 @@ class ModelLoader:
                 if model not in {*await asyncio.to_thread(self._stored_names), *self._stated}:
                     raise UnknownModelError(f"there is no model {model[:100]!r} to unload")
                 return
-            if (config := await self._stated_config(model)) is not None:
+            if (config := self._stated_config(model, await self._served(model))) is not None:
                 self._stated[model] = config
             await asyncio.to_thread(serve.delete, model, _blocking=False)
             self._directory.forget(model)
@@ -165,19 +166,18 @@ class ModelLoader:
                 raise LoadFailedError(f"model {model!r} is being unloaded, for over {_UNLOAD_LIMIT_S:g} s now")
             await asyncio.sleep(_POLL_S)
 
-    async def _stated_config(self, model: str) -> ModelConfig | None:
-        """The configuration of a model that is served, or was, by an entry of the configuration file."""
+    async def _served(self, model: str) -> ServedModel | None:
+        """What a replica of the model says of itself; None if none answers."""
         try:
-            served = await self._directory.served(model)
-        except ProtocolError:
-            return self._stated.get(model)
-        return served.config if served.is_declared else None
-
-    async def _fingerprint(self, model: str) -> str | None:
-        try:
-            return (await self._directory.served(model)).fingerprint
+            return await self._directory.served(model)
         except ProtocolError:
             return None
+
+    def _stated_config(self, model: str, served: ServedModel | None) -> ModelConfig | None:
+        """The configuration of a model that is served, or was, by an entry of the configuration file."""
+        if served is None:
+            return self._stated.get(model)
+        return served.config if served.is_declared else None
 
     def _stored_names(self) -> list[str]:
         return model_names(self._repository())

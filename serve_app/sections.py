@@ -162,11 +162,7 @@ class LiveConfig(Section):
     timeout_ms: float | None = Field(None, gt=0, description="Instead of args.timeout_ms.")
 
     def over(self, stated: ModelSettings) -> ModelSettings:
-        """The model's settings with these in place, but for the device's.
-
-        Raises:
-            ValueError: If they make no sense together.
-        """
+        """The model's settings with these in place, but for the device's."""
         settings = stated if self.qos is None else _with_qos(stated, self.qos)
         if self.timeout_ms is not None:
             settings = msgspec.structs.replace(settings, timeout_s=_seconds(self.timeout_ms))

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 import time
 from pathlib import Path
+
+import msgspec
 
 from deployments.runtime.allocator_actor import find_socket
 from deployments.runtime.blocks import PROVIDERS, BlockChain
@@ -107,10 +110,11 @@ def _write_whole(unsplit: Unsplit, out: Path) -> None:
     with written_aside(out) as (made, _):
         for name in (WHOLE_MODEL_FILE, *source.external_files):
             (made / name).parent.mkdir(parents=True, exist_ok=True)
-            origin = unsplit.source if name == WHOLE_MODEL_FILE else unsplit.source.parent / name
-            (made / name).write_bytes(origin.read_bytes())
+            shutil.copyfile(unsplit.source.parent / name, made / name)
         plan = _whole_plan(unsplit, source, _GUESS_MS)
-        _whole_plan(unsplit, source, _measured_ms(unsplit, plan, made)).save(made)
+        time_ms = _measured_ms(unsplit, plan, made)
+        blocks = (msgspec.structs.replace(plan.blocks[0], time_ms=time_ms),)
+        msgspec.structs.replace(plan, isolated_ms=time_ms, chain_ms=time_ms, blocks=blocks).save(made)
 
 
 def _measured_ms(unsplit: Unsplit, plan: SplitPlan, folder: Path) -> float:

@@ -12,13 +12,13 @@ import numpy as np
 from serve_app.protocol.datatypes import datatype_named, datatype_of_array
 
 
-def binary_request(inputs: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """``content`` and ``headers`` of a request that sends and asks for everything in the binary form."""
+def binary_request(inputs: Mapping[str, np.ndarray], **parameters: Any) -> dict[str, Any]:
+    """``content`` and ``headers`` of a request, with ``parameters``, that sends and asks for all in the binary form."""
     tensors, parts = [], []
     for name, array in inputs.items():
         parts.append(_to_bytes(array))
         tensors.append(_tensor(name, array) | {"parameters": {"binary_data_size": len(parts[-1])}})
-    header = json.dumps({"inputs": tensors, "parameters": {"binary_data_output": True}}).encode()
+    header = json.dumps({"inputs": tensors, "parameters": {"binary_data_output": True, **parameters}}).encode()
     return {
         "content": header + b"".join(parts),
         "headers": {"Inference-Header-Content-Length": str(len(header))},

@@ -19,7 +19,7 @@ from benchmarks.serve.competitors import Launch
 from serve_app.client.handles import AsyncHandleClient
 from serve_app.protocol.binary_data import array_from_binary
 from serve_app.protocol.datatypes import datatype_named, datatype_of_array
-from serve_app.protocol.infer_response import strings_to_binary, view_of_bytes
+from serve_app.protocol.infer_response import array_to_binary
 from serve_app.protocol.inference_pb2 import ModelInferRequest, ModelInferResponse
 
 Via = Literal["http", "grpc", "handle"]
@@ -109,7 +109,7 @@ def _message(model: str, arrays: Arrays) -> bytes:
         datatype = datatype_of_array(array.dtype)
         assert datatype is not None, array.dtype
         request.inputs.add(name=name, datatype=datatype.name, shape=array.shape)
-        data = strings_to_binary(array) if datatype.family == "bytes" else view_of_bytes(array)
+        data = array_to_binary(datatype, array)
         request.raw_input_contents.append(bytes(data))
     message: bytes = request.SerializeToString()
     return message

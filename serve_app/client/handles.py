@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from typing import Any, Unpack
 
-import numpy.typing as npt
 import ray
 from ray import serve
 from ray.serve.exceptions import RayServeException, RequestCancelledError
@@ -14,12 +12,9 @@ from ray.serve.handle import DeploymentHandle
 
 from deployments.runtime.errors import DeadlineExceededError
 from serve_app.client.errors import ServerFaultError, ServerUnreachableError, is_told_as_it_is
-from serve_app.client.options import InferOptions, wait_limit_s
+from serve_app.client.options import Arrays, InferOptions, Outputs, wait_limit_s
 from serve_app.model_directory import ModelDirectory, model_states, why_not_served
 from serve_app.status import INTERNAL, cause_of, status_of
-
-Arrays = Mapping[str, npt.NDArray[Any]]
-Outputs = dict[str, npt.NDArray[Any]]
 
 
 class HandleClient:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Unpack
+from typing import Unpack
 
 import httpx
-import numpy.typing as npt
 
 from deployments.runtime.errors import DeadlineExceededError
 from serve_app.client.errors import ServerUnreachableError, error_from_http
-from serve_app.client.options import InferOptions, wait_limit_s
+from serve_app.client.options import Arrays, InferOptions, Outputs, wait_limit_s
 from serve_app.protocol.client_codec import decode_infer_response, encode_infer_request
-
-Arrays = Mapping[str, npt.NDArray[Any]]
-Outputs = dict[str, npt.NDArray[Any]]
 
 _CONNECT_LIMIT_S = 5.0
 _LENGTH = "inference-header-content-length"

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from collections.abc import Mapping
+from typing import Any, TypedDict
+
+import numpy.typing as npt
 
 from serve_app.protocol.errors import ParameterError
+
+Arrays = Mapping[str, npt.NDArray[Any]]
+Outputs = dict[str, npt.NDArray[Any]]
 
 _ANSWER_GRACE_S = 10.0
 """How long a client waits for the server's own word on a time-out before it gives up by itself."""

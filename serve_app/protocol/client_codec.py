@@ -16,7 +16,7 @@ from serve_app.protocol.binary_data import array_from_binary
 from serve_app.protocol.datatypes import datatype_named, datatype_of_array
 from serve_app.protocol.errors import DatatypeError, MalformedResponseError, ProtocolError
 from serve_app.protocol.infer_header import Parameters
-from serve_app.protocol.infer_response import strings_to_binary, view_of_bytes
+from serve_app.protocol.infer_response import array_to_binary
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ def encode_infer_request(
         datatype = datatype_of_array(array.dtype)
         if datatype is None:
             raise DatatypeError(f"input '{name}' is of dtype {array.dtype}, which the protocol cannot carry")
-        data = strings_to_binary(array) if datatype.family == "bytes" else view_of_bytes(array)
+        data = array_to_binary(datatype, array)
         entry: dict[str, Any] = {"name": name, "datatype": datatype.name, "shape": array.shape}
         entries.append(entry | {"parameters": {"binary_data_size": len(data)}})
         parts.append(data)

@@ -76,7 +76,7 @@ def encode_infer_response(
         datatype = datatype_of_output(output.name, array)
         entry: dict[str, Any] = {"name": output.name, "datatype": datatype.name, "shape": list(array.shape)}
         if output.binary:
-            data = strings_to_binary(array) if datatype.family == "bytes" else view_of_bytes(array)
+            data = array_to_binary(datatype, array)
             entry["parameters"] = {"binary_data_size": len(data)}
             binary.append(data)
         else:
@@ -106,6 +106,11 @@ def datatype_of_output(name: str, array: object) -> Datatype:
     if datatype is None:
         raise UnencodableOutputError(f"output '{name}' is of type {array.dtype}, which the protocol cannot carry")
     return datatype
+
+
+def array_to_binary(datatype: Datatype, array: npt.NDArray[Any]) -> bytes | memoryview:
+    """The array as the binary tensor extension carries it; without a copy unless it is BYTES or not row-major."""
+    return strings_to_binary(array) if datatype.family == "bytes" else view_of_bytes(array)
 
 
 def view_of_bytes(array: npt.NDArray[Any]) -> memoryview:

@@ -20,8 +20,6 @@ MODELS = ("squeezenet", "shufflenet", "vgg19")
 LOADABLE = "loadable"
 """A model in the gateway's repository that nobody has loaded."""
 
-START_LIMIT_S = 240
-
 
 @pytest.fixture(scope="package")
 def config_path(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -36,17 +36,8 @@ def test_it_names_whom_the_request_waited_for_and_who_took_the_device_away(deplo
 
 def test_over_http_it_is_a_parameter_of_the_answer(deploy: Deploy, cluster: int) -> None:
     deploy("squeezenet")
-    request = binary_request(random_input("squeezenet"))
-    length = int(request["headers"]["Inference-Header-Content-Length"])
-    header = json.loads(request["content"][:length])
-    header["parameters"]["explain"] = True
-    stated = json.dumps(header).encode()
-    answer = httpx.post(
-        f"http://127.0.0.1:{cluster}/v2/models/squeezenet/infer",
-        content=stated + request["content"][length:],
-        headers={"Inference-Header-Content-Length": str(len(stated))},
-        timeout=30,
-    )
+    url = f"http://127.0.0.1:{cluster}/v2/models/squeezenet/infer"
+    answer = httpx.post(url, timeout=30, **binary_request(random_input("squeezenet"), explain=True))
     assert answer.status_code == 200, answer.text
     body = json.loads(answer.content[: int(answer.headers["Inference-Header-Content-Length"])])
     explanation = body["parameters"]["explanation"]
@@ -54,7 +45,7 @@ def test_over_http_it_is_a_parameter_of_the_answer(deploy: Deploy, cluster: int)
     assert explanation["behind"] == []
     assert explanation["ran_ms"] <= explanation["total_ms"]
     assert explanation["waited_ms"] == pytest.approx(explanation["idle_ms"], abs=0.002)
-    plain = httpx.post(f"http://127.0.0.1:{cluster}/v2/models/squeezenet/infer", timeout=30, **request)
+    plain = httpx.post(url, timeout=30, **binary_request(random_input("squeezenet")))
     assert b"explanation" not in plain.content
 
 

@@ -136,7 +136,7 @@ async def test_an_inference_message_goes_to_the_replica_and_back_as_it_is(replic
     replica.answer = b"answer"
     request = infer_request(id="r")
     assert await call("ModelInfer", request) == b"answer"
-    assert replica.calls == [("infer_grpc", (request.SerializeToString(),), True)]
+    assert replica.calls == [("infer_grpc", (request.SerializeToString(), ""), True)]
 
 
 async def test_a_large_message_goes_through_the_object_store(replica: Replica, call: Call) -> None:
