@@ -117,6 +117,13 @@ class ModelIngress(SplitModel):
         install_errors(app)
         app.add_middleware(DirectPost, path="/infer", handler=self._infer_http)
 
+        # the first: Serve matches each request with all routes up to its own
+        @app.post("/infer", summary="Run the model", openapi_extra=_INFER_DOCS)
+        @app.post("/versions/{version}/infer", summary="Run the version", openapi_extra=_INFER_DOCS)
+        async def infer(request: Request, version: str = "") -> Response:
+            self._check_version(version)
+            return await self._infer_http(request)
+
         @app.get("/", summary="Model metadata")
         @app.get("/versions/{version}", summary="Model metadata of a version")
         async def metadata(version: str = "") -> Response:
@@ -138,12 +145,6 @@ class ModelIngress(SplitModel):
         async def ready(version: str = "") -> Response:
             self._check_version(version)
             return Response()
-
-        @app.post("/infer", summary="Run the model", openapi_extra=_INFER_DOCS)
-        @app.post("/versions/{version}/infer", summary="Run the version", openapi_extra=_INFER_DOCS)
-        async def infer(request: Request, version: str = "") -> Response:
-            self._check_version(version)
-            return await self._infer_http(request)
 
         return app
 

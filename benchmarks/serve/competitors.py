@@ -15,7 +15,7 @@ from benchmarks.serve.peers.spec import PeerSpec
 from benchmarks.serve.subject import Subject
 from deployments.runtime.blocks import PROVIDERS
 from deployments.scheduling.modes import Mode, find_mode
-from serve_app.server import free_port, haproxy_environment, has_haproxy
+from serve_app.server import cluster_environment, free_port, has_haproxy
 
 HOST = "127.0.0.1"
 LIT_SERVE = Path(__file__).parent / "peers" / "lit_serve.py"
@@ -130,7 +130,7 @@ def prepare_launch(competitor: Competitor, subject: Subject, folder: Path, peer_
         spec_path.write_text(json.dumps(asdict(peer_spec(subject, port=port, workers=competitor.workers))))
         if competitor.kind == "ray_serve":
             command = [sys.executable, "-m", "benchmarks.serve.peers.ray_serve", str(spec_path)]
-            environment |= _ray_environment(folder)
+            environment |= cluster_environment(folder, use_haproxy=has_haproxy())  # the same as our server's
         else:
             command = [str(peer_python), str(LIT_SERVE), str(spec_path)]
     return Launch(
@@ -139,9 +139,3 @@ def prepare_launch(competitor: Competitor, subject: Subject, folder: Path, peer_
         url=f"http://{HOST}:{port}",
         grpc=f"{HOST}:{grpc_port}",
     )
-
-
-def _ray_environment(folder: Path) -> dict[str, str]:
-    """The same proxy and the same priority of processes as our server has."""
-    environment = {"RAY_SERVE_ENABLE_HA_PROXY": "1" if has_haproxy() else "0", "RAY_worker_niceness": "0"}
-    return environment | (haproxy_environment(folder) if has_haproxy() else {})

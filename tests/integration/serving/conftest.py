@@ -13,7 +13,7 @@ from ray import serve
 
 from serve_app.app import model
 from serve_app.sections import ModelConfig
-from serve_app.server import free_port
+from serve_app.server import QUICK_SERVE, free_port
 from tests.models import split_light_models
 
 Deploy = Callable[..., Any]
@@ -28,7 +28,7 @@ def repository() -> Path:
 def cluster() -> Iterator[int]:
     """A running Serve; gives its HTTP port."""
     port = free_port()
-    os.environ.update(RAY_worker_niceness="0")  # as serve_app does: other processes must not starve the replicas
+    os.environ.update(QUICK_SERVE)  # as serve_app does
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
     serve.start(http_options={"host": "127.0.0.1", "port": port})
     yield port
