@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from deployments.runtime.settings import DeviceSettings
+from deployments.runtime.settings import DeviceKind, DeviceSettings
 from deployments.runtime.split_model import ModelSettings
 from deployments.scheduling.errors import SchedulingError
 from deployments.scheduling.policies.table import make_policy
@@ -43,7 +42,7 @@ class Section(BaseModel):
 class DeviceConfig(Section):
     """``device``: one device and what all its models share; state it once and refer to it by a YAML anchor."""
 
-    kind: Literal["cpu", "cuda"] = Field("cpu", description="What blocks run on.")
+    kind: DeviceKind = Field("cpu", description="What blocks run on.")
     index: int = Field(0, ge=0, description="Which GPU, or which logical CPU device.")
     threads: int = Field(1, ge=1, description="CPU threads that run one block.")
     cores: list[int] | None = Field(None, description="Processor cores the device is pinned to, one per thread.")

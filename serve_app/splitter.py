@@ -11,7 +11,8 @@ from pathlib import Path
 import msgspec
 
 from deployments.runtime.allocator_actor import find_socket
-from deployments.runtime.blocks import PROVIDERS, BlockChain
+from deployments.runtime.backends.onnx_sessions import PROVIDERS
+from deployments.runtime.backends.table import backend_of
 from deployments.runtime.inputs import sample_inputs
 from deployments.runtime.turns import TurnTaker
 from serve_app.unsplit import Unsplit
@@ -123,7 +124,7 @@ def _measured_ms(unsplit: Unsplit, plan: SplitPlan, folder: Path) -> float:
     if inputs is None:
         return _GUESS_MS
     device = unsplit.device
-    chain = BlockChain(plan, folder, device, is_split=False)
+    chain = backend_of(device).load(plan, folder, device, is_split=False)
     time_ms = _GUESS_MS
     with TurnTaker(f"load_{unsplit.model}", device, lambda: find_socket(device), priority=1) as taker:
         for _ in range(_NUM_RUNS):

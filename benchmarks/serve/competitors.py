@@ -13,7 +13,7 @@ from typing import Literal
 from benchmarks.serve.errors import PeerMissingError
 from benchmarks.serve.peers.spec import PeerSpec
 from benchmarks.serve.subject import Subject
-from deployments.runtime.blocks import PROVIDERS
+from deployments.runtime.backends.onnx_sessions import PROVIDERS
 from deployments.scheduling.modes import Mode, find_mode
 from serve_app.server import free_port, haproxy_environment, has_haproxy
 

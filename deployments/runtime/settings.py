@@ -9,6 +9,8 @@ import msgspec
 
 from deployments.scheduling.modes import Mode, find_mode
 
+DeviceKind = Literal["cpu", "cuda"]
+
 SWITCH_INTERVAL_S = 0.0005
 """How long another thread may hold the interpreter lock that the allocator's or a device thread waits for; Python's own
 5 ms are a whole block."""
@@ -18,7 +20,7 @@ class DeviceSettings(msgspec.Struct, frozen=True, kw_only=True):
     """One device and how turns on it are granted; every replica of the device must state the same.
 
     Attributes:
-        kind: ``cpu`` or ``cuda``.
+        kind: What it is, and thereby what runs the blocks (``backends.table``).
         index: Which of them; CPU devices are logical.
         threads: Threads that run one block (CPU), at least 1.
         cores: Processor cores the device is pinned to, as many as ``threads``; None: not pinned.
@@ -30,7 +32,7 @@ class DeviceSettings(msgspec.Struct, frozen=True, kw_only=True):
         lease_limit_s: A single turn without a boundary that lasts longer is reported, and its replica replaced.
     """
 
-    kind: Literal["cpu", "cuda"] = "cpu"
+    kind: DeviceKind = "cpu"
     index: int = 0
     threads: int = 1
     cores: tuple[int, ...] | None = None

@@ -1,4 +1,4 @@
-"""Blocks of one split model as ONNX Runtime sessions, with the intermediates kept as OrtValues on the device."""
+"""Blocks as ONNX Runtime sessions, with the intermediates kept as OrtValues on the device; a ``Backend``."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import numpy as np
 import onnxruntime as ort
 from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
-from deployments.runtime.errors import DeviceUnavailableError
+from deployments.runtime.errors import DataRefusedError, DeviceUnavailableError, PlanNotForDeviceError
 from deployments.runtime.settings import DeviceSettings
 from deployments.runtime.values import to_numpy, to_ort
 from split_tool.plan import WHOLE_MODEL_FILE, SplitPlan
+from split_tool.processor import processor_name_and_features
 
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 
@@ -42,31 +43,55 @@ class Values:
         self.buffers = buffers
 
 
+def check_plan(plan: SplitPlan, _folder: Path, device: DeviceSettings) -> None:
+    """See ``Backend``: the blocks hold for one provider, and those of an optimised graph for one kind of processor."""
+    wanted = PROVIDERS[device.kind]
+    again = "split the model again on this machine"
+    if plan.measured_on.provider != wanted:
+        raise PlanNotForDeviceError(
+            f"the plan of {plan.model!r} was made for {plan.measured_on.provider}, device {device.device} is {wanted}: "
+            f"{again}"
+        )
+    _, here = processor_name_and_features()
+    if plan.graph == "optimised" and device.kind == "cpu" and plan.measured_on.processor_features != here:
+        raise PlanNotForDeviceError(
+            f"the blocks of {plan.model!r} were laid out for a processor with "
+            f"{', '.join(plan.measured_on.processor_features)}; this one has {', '.join(here)}: {again}"
+        )
+
+
+def memory_bytes(plan: SplitPlan, folder: Path, _device: DeviceSettings, *, is_split: bool) -> tuple[int, ...]:
+    """See ``Backend``: the weights, which fill the files."""
+    return tuple((folder / file).stat().st_size for file in _files(plan, is_split=is_split))
+
+
+def load(plan: SplitPlan, folder: Path, device: DeviceSettings, *, is_split: bool) -> BlockChain:
+    """See ``Backend``; the whole model is loaded as plain ONNX Runtime would."""
+    return BlockChain(plan, folder, device, is_split=is_split)
+
+
+def _files(plan: SplitPlan, *, is_split: bool) -> list[str]:
+    return [block.file for block in plan.blocks] if is_split else [WHOLE_MODEL_FILE]
+
+
 class BlockChain:
-    """The blocks of one model, loaded on one device; used by one thread at a time, for any number of requests."""
+    """The blocks of one model, loaded on one device; see ``LoadedBlocks``."""
 
     def __init__(self, plan: SplitPlan, folder: Path, settings: DeviceSettings, *, is_split: bool) -> None:
-        """Load the blocks, or the whole model as the only one.
-
-        Args:
-            plan: The model's split plan.
-            folder: Where its files lie.
-            settings: The device.
-            is_split: False loads the user's whole model, as plain ONNX Runtime would.
+        """Load the blocks; see ``load``.
 
         Raises:
             DeviceUnavailableError: If ONNX Runtime does not give the provider asked for.
         """
         self._device = settings.kind
         self._index = settings.index if settings.kind != "cpu" else 0
-        if is_split:
-            files = [block.file for block in plan.blocks]
-            is_optimised = plan.graph == "optimised"
-        else:
-            files, is_optimised = [WHOLE_MODEL_FILE], False
+        is_optimised = is_split and plan.graph == "optimised"
         if settings.threads > 1:
             _share_threads(settings.threads)
-        self._sessions = [_open_session(folder / file, settings, is_optimised=is_optimised) for file in files]
+        self._sessions = [
+            _open_session(folder / file, settings, is_optimised=is_optimised)
+            for file in _files(plan, is_split=is_split)
+        ]
         self._input_names = [[value.name for value in session.get_inputs()] for session in self._sessions]
         self._output_names = [[value.name for value in session.get_outputs()] for session in self._sessions]
         self.output_names = tuple(dict.fromkeys(spec.name for spec in plan.outputs))
@@ -95,7 +120,8 @@ class BlockChain:
         """Run one block: its outputs join the values alive, what nobody needs any more leaves them.
 
         Raises:
-            Exception: Whatever ONNX Runtime raises.
+            DataRefusedError: If the request's values are to blame.
+            Exception: Whatever else ONNX Runtime raises.
         """
         alive, buffers = values.alive, values.buffers
         binding = buffers.bindings[block]
@@ -114,7 +140,7 @@ class BlockChain:
             alive.pop(name, None)
 
     def _categorised(self, error: RuntimeError, block: int, alive: dict[str, ort.OrtValue]) -> Exception:
-        """The error of a block, as ``InvalidArgument`` if the request's values are to blame.
+        """The error of a block, as ``DataRefusedError`` if the request's values are to blame.
 
         ONNX Runtime leaves the category out where it runs with bindings: this runs the block once more without.
         """
@@ -122,8 +148,7 @@ class BlockChain:
         try:
             self._sessions[block].run_with_ort_values(self._output_names[block], feeds)
         except InvalidArgument as refusal:
-            categorised: Exception = refusal
-            return categorised
+            return DataRefusedError(str(refusal))
         except Exception:
             return error
         return error
@@ -136,6 +161,11 @@ class BlockChain:
         if len(self._free_buffers) < _MAX_FREE_BUFFER_SETS:
             self._free_buffers.append(values.buffers)
         return outputs
+
+    def close(self) -> None:
+        """Drop the sessions and the memory kept for requests."""
+        self._sessions.clear()
+        self._free_buffers.clear()
 
     def _bind(self, block: int, values: Values) -> ort.IOBinding:
         """A new binding of everything; it is kept once the block has memory for all that it shares with others."""
