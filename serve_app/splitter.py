@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from deployments.runtime.allocator_actor import find_socket
-from deployments.runtime.backends.onnx_sessions import PROVIDERS
+from deployments.runtime.backends.providers import PROVIDERS
 from deployments.runtime.backends.table import backend_of
 from deployments.runtime.inputs import sample_inputs
 from deployments.runtime.turns import TurnTaker
@@ -147,7 +147,7 @@ def _whole_plan(unsplit: Unsplit, source: Source, time_ms: float) -> SplitPlan:
         time_ms=time_ms,
         file_bytes=unsplit.source.stat().st_size,
     )
-    device = Device(provider=PROVIDERS[unsplit.device.kind], num_threads=unsplit.device.threads)
+    device = Device(provider=PROVIDERS[unsplit.device.kind].name, num_threads=unsplit.device.threads)
     return SplitPlan(
         schema_version=SCHEMA_VERSION,
         model=unsplit.model,

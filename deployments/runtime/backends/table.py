@@ -11,6 +11,14 @@ from deployments.runtime.settings import DeviceKind, DeviceSettings
 BACKENDS: Mapping[DeviceKind, Backend] = {
     "cpu": onnx_sessions,
     "cuda": onnx_sessions,
+    "tensorrt": onnx_sessions,
+    "openvino": onnx_sessions,
+    "migraphx": onnx_sessions,
+    "qnn": onnx_sessions,
+    "vitisai": onnx_sessions,
+    "coreml": onnx_sessions,
+    "dml": onnx_sessions,
+    "webgpu": onnx_sessions,
 }
 
 
