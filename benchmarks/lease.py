@@ -105,7 +105,7 @@ def _serve_replica(name: str, socket_path: str, settings: DeviceSettings, pipe: 
         num_blocks, block_s, num_requests, one_by_one = order
         thread = DeviceThread(
             model=name,
-            chain=ProductChain(num_blocks, block_s),
+            load=partial(ProductChain, num_blocks, block_s),
             block_times=BlockTimes((1e-3,) * num_blocks, 1e-3 * num_blocks),
             settings=settings,
             find_socket=lambda: Path(socket_path),

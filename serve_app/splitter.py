@@ -124,9 +124,13 @@ def _measured_ms(unsplit: Unsplit, plan: SplitPlan, folder: Path) -> float:
     if inputs is None:
         return _GUESS_MS
     device = unsplit.device
-    chain = backend_of(device).load(plan, folder, device, is_split=False)
+    backend = backend_of(device)
+    memory_bytes = sum(backend.memory_bytes(plan, folder, device, is_split=False))
     time_ms = _GUESS_MS
-    with TurnTaker(f"load_{unsplit.model}", device, lambda: find_socket(device), priority=1) as taker:
+    with TurnTaker(
+        f"load_{unsplit.model}", device, lambda: find_socket(device), priority=1, memory_bytes=memory_bytes
+    ) as taker:
+        chain = backend.load(plan, folder, device, is_split=False)
         for _ in range(_NUM_RUNS):
             with taker.turn():
                 begin_s = time.perf_counter()

@@ -31,8 +31,10 @@ from deployments.runtime.errors import (
     BlockFailedError,
     DataRefusedError,
     LeaseOverdueError,
+    MemoryBudgetError,
     ProtocolMismatchError,
     ReplicaClosedError,
+    RuntimeServingError,
     SettingsConflictError,
 )
 from deployments.runtime.lease_page import LeasePage
@@ -80,6 +82,11 @@ _REJECTIONS: dict[str, type[SchedulingError]] = {
     kind.__name__: kind
     for kind in (QueueFullError, ModelQueueFullError, RefusedError, InvalidRequestError, DuplicateRequestError)
 }
+_REFUSALS: dict[str, type[RuntimeServingError]] = {
+    "version": ProtocolMismatchError,
+    "settings": SettingsConflictError,
+    "memory": MemoryBudgetError,
+}
 _RECONNECT_S = 0.05
 _CONNECT_LIMIT_S = 30.0
 
@@ -120,18 +127,20 @@ class DeviceThread:
         self,
         *,
         model: str,
-        chain: LoadedBlocks[Any],
+        load: Callable[[], LoadedBlocks[Any]],
+        memory_bytes: int = 0,
         block_times: BlockTimes,
         settings: DeviceSettings,
         find_socket: Callable[[], Path],
         claim: DeviceSettings | None = None,
         on_settings: Callable[[DeviceSettings], None] = lambda _settings: None,
     ) -> None:
-        """Connect to the allocator and start the thread.
+        """Connect to the allocator, load the blocks and start the thread.
 
         Args:
             model: Name of the model.
-            chain: Its loaded blocks, which are closed with the thread.
+            load: Loads its blocks, once the allocator has kept the memory for them; they are closed with the thread.
+            memory_bytes: Device memory that they will take.
             block_times: Where measured times go.
             settings: The device's settings, which the allocator must share.
             find_socket: Gives the path of the allocator's socket and starts the allocator where there is none; may
@@ -141,12 +150,13 @@ class DeviceThread:
 
         Raises:
             SettingsConflictError: If other replicas of the device state other settings.
+            MemoryBudgetError: If the blocks do not fit into what is left of the device's memory.
             AllocatorUnreachableError: If no allocator answers within 30 s.
             ProtocolMismatchError: If it speaks another version.
         """
         self.owner = f"{model}/{uuid4().hex[:12]}"
         self._model = model
-        self._chain = chain
+        self._memory_bytes = memory_bytes
         self._block_times = block_times
         self._settings = settings
         self._find_socket = find_socket
@@ -164,7 +174,9 @@ class DeviceThread:
         self._failure: Exception | None = None
         try:
             self._connect(time.monotonic() + _CONNECT_LIMIT_S)
+            self._chain = load()
         except Exception:
+            self._close_connection()
             self._close_pages()
             raise
         self._turn_ends = TurnEnds(self._tell_of_turn, name=f"turn-ends-{settings.device}")
@@ -311,6 +323,7 @@ class DeviceThread:
                 page=self._page.path.name,
                 settings=self._settings,
                 claim=self._claim,
+                memory_bytes=self._memory_bytes,
                 num_announced=len(waiting),
             )
         )
@@ -323,10 +336,8 @@ class DeviceThread:
             return False
         answer = decode_to_replica(packet)
         if isinstance(answer, Refused):
-            connection.close()
-            if answer.reason == "settings":
-                raise SettingsConflictError(answer.message)
-            raise ProtocolMismatchError(answer.message)
+            self._close_connection()
+            raise _REFUSALS[answer.reason](answer.message)
         assert isinstance(answer, Welcome)
         self._on_settings(answer.settings)
         return True

@@ -82,12 +82,14 @@ class SplitModel:
     """
 
     def __init__(self, settings: ModelSettings) -> None:
-        """Load the plan, check it, load the blocks, join the device's allocator and warm up under its leases.
+        """Load the plan, check it, join the device's allocator, load the blocks and warm up under its leases.
 
         Raises:
             PlanNotFoundError, PlanInvalidError, PlanMismatchError: See ``SplitPlan``.
             PlanNotForDeviceError: If the plan was made for another provider or for other instruction sets.
             DeviceUnavailableError: If ONNX Runtime does not give the device.
+            NodesElsewhereError: If it would run nodes elsewhere.
+            MemoryBudgetError: If the model does not fit into the device's memory.
             SettingsConflictError: If models of the device state other settings for it.
         """
         sys.setswitchinterval(SWITCH_INTERVAL_S)
@@ -123,7 +125,8 @@ class SplitModel:
         block_times = BlockTimes(planned_s, isolated_s)
         thread = DeviceThread(
             model=self.settings.model,
-            chain=backend.load(plan, folder, self._stated, is_split=is_split),
+            load=lambda: backend.load(plan, folder, self._stated, is_split=is_split),
+            memory_bytes=sum(backend.memory_bytes(plan, folder, self._stated, is_split=is_split)),
             block_times=block_times,
             settings=self._stated,
             find_socket=lambda: find_socket(self._stated),

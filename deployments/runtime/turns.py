@@ -60,6 +60,7 @@ class TurnTaker:
         find_socket: Callable[[], Path],
         *,
         priority: int = LOWEST_PRIORITY,
+        memory_bytes: int = 0,
     ) -> None:
         """Join the device's allocator.
 
@@ -68,9 +69,11 @@ class TurnTaker:
             settings: The device's, as all its models state them.
             find_socket: See ``DeviceThread``.
             priority: Of the turns; by default they wait behind all requests where the policy knows priorities.
+            memory_bytes: Device memory that the work takes.
 
         Raises:
-            SettingsConflictError, AllocatorUnreachableError, ProtocolMismatchError: See ``DeviceThread``.
+            SettingsConflictError, MemoryBudgetError, AllocatorUnreachableError, ProtocolMismatchError: See
+                ``DeviceThread``.
         """
         self._name = name
         self._settings = settings
@@ -79,7 +82,8 @@ class TurnTaker:
         self._times = BlockTimes((_FIRST_GUESS_S,), _FIRST_GUESS_S)
         self._thread = DeviceThread(
             model=name,
-            chain=self._gate,
+            load=lambda: self._gate,
+            memory_bytes=memory_bytes,
             block_times=self._times,
             settings=settings,
             find_socket=find_socket,

@@ -48,7 +48,7 @@ def serve(pipe: Connection, socket_path: Path, settings: DeviceSettings, notes: 
     times_s = (BLOCK_S,) * num_blocks
     thread = DeviceThread(
         model=f"m{num_blocks}",
-        chain=NotingChain(num_blocks, notes),
+        load=lambda: NotingChain(num_blocks, notes),
         block_times=BlockTimes(times_s, sum(times_s)),
         settings=settings,
         find_socket=lambda: socket_path,
