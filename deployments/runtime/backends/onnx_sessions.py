@@ -65,7 +65,7 @@ def check_plan(plan: SplitPlan, _folder: Path, device: DeviceSettings) -> None:
 
 
 def memory_bytes(plan: SplitPlan, folder: Path, _device: DeviceSettings, *, is_split: bool) -> tuple[int, ...]:
-    """See ``Backend``: the weights, and what crosses the cut after the block, as often as it is kept for reuse.
+    """See ``Backend``: the weights, and what crosses the cut after the block for one request in flight.
 
     What operators take while they run comes on top: ONNX Runtime does not tell it beforehand.
     """
@@ -76,8 +76,8 @@ def memory_bytes(plan: SplitPlan, folder: Path, _device: DeviceSettings, *, is_s
     sizes = {file.path: (folder / file.path).stat().st_size for file in plan.external_files if file.path in beside}
     crossing = [cut.crossing_bytes or 0 for cut in plan.cuts] + [0]
     return tuple(
-        block.file_bytes + sizes.get(f"{block.file}.data", 0) + _MAX_FREE_BUFFER_SETS * kept
-        for block, kept in zip(plan.blocks, crossing, strict=True)
+        block.file_bytes + sizes.get(f"{block.file}.data", 0) + of_cut
+        for block, of_cut in zip(plan.blocks, crossing, strict=True)
     )
 
 

@@ -75,4 +75,4 @@ def test_memory_is_known_before_loading_from_the_files_and_what_crosses_the_cuts
     blocks = memory_bytes(plan, folder, DeviceSettings(), is_split=True)
     crossing = sum(cut.crossing_bytes or 0 for cut in plan.cuts)
     assert len(blocks) == len(plan.blocks)
-    assert sum(blocks) == sum((folder / block.file).stat().st_size for block in plan.blocks) + 4 * crossing
+    assert sum(blocks) == sum((folder / block.file).stat().st_size for block in plan.blocks) + crossing
