@@ -29,12 +29,12 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import ray
 from rich.console import Console
 from rich.table import Table
 
@@ -73,6 +73,9 @@ class ProductChain:
         """No values."""
         return values
 
+    def close(self) -> None:
+        """Nothing was loaded."""
+
 
 def _settings(*, is_pinned: bool) -> DeviceSettings:
     return DeviceSettings(mode="fifo", max_waiting=100_000, cores=(DEVICE_CORE,) if is_pinned else None)
@@ -84,7 +87,8 @@ def _leave_device_core(settings: DeviceSettings) -> None:
         os.sched_setaffinity(0, others)
 
 
-def _serve_allocator(folder: str, settings: DeviceSettings, pipe: Connection) -> None:
+def serve_allocator(folder: str, settings: DeviceSettings, pipe: Connection) -> None:
+    """A process: sends the path of its socket, then for each number the turns after so many; ends on None."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     _leave_device_core(settings)
     server = AllocatorServer(settings=settings, folder=Path(folder))
@@ -102,7 +106,7 @@ def _serve_replica(name: str, socket_path: str, settings: DeviceSettings, pipe: 
         num_blocks, block_s, num_requests, one_by_one = order
         thread = DeviceThread(
             model=name,
-            chain=ProductChain(num_blocks, block_s),  # type: ignore[arg-type]
+            load=partial(ProductChain, num_blocks, block_s),
             block_times=BlockTimes((1e-3,) * num_blocks, 1e-3 * num_blocks),
             settings=settings,
             find_socket=lambda: Path(socket_path),
@@ -148,7 +152,7 @@ class World:
         os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
         self._folder = tempfile.TemporaryDirectory(prefix="dlir-lease-")
         self._allocator, theirs = _PROCESSES.Pipe()
-        self._processes = [_PROCESSES.Process(target=_serve_allocator, args=(self._folder.name, settings, theirs))]
+        self._processes = [_PROCESSES.Process(target=serve_allocator, args=(self._folder.name, settings, theirs))]
         self._processes[0].start()
         socket_path = self._allocator.recv()
         self.replicas = []
@@ -193,6 +197,8 @@ class _Empty:
 
 def measure(*, rounds: int, block_ms: float, is_pinned: bool) -> Figures:
     """Interleaved rounds of all four measurements; medians and 99th percentiles over all rounds, microseconds."""
+    import ray  # the other measurements, which benchmarks.gpu takes, do without
+
     ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
     actor: Any = ray.remote(_Empty).remote()
     ray.get(actor.call.remote())

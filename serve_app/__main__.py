@@ -1,4 +1,4 @@
-"""Command line of the server: ``python -m serve_app run | check config.yaml``."""
+"""Command line of the server: ``python -m serve_app run | check | doctor config.yaml``."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from serve_app.config import ServerConfig, load_config
 from serve_app.errors import ServeAppError
 from serve_app.server import Server
 
+DEFAULT_CONFIG = Path("config.yaml")
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; returns the exit code: 1 for a known fault, told in one message."""
@@ -23,13 +25,18 @@ def main(arguments: list[str] | None = None) -> int:
     run = commands.add_parser("run", help="check the configuration, start the server, wait for Ctrl-C")
     check = commands.add_parser("check", help="check the configuration and say what it serves")
     for command in (run, check):
-        command.add_argument("config", nargs="?", default="config.yaml", type=Path)
+        command.add_argument("config", nargs="?", default=DEFAULT_CONFIG, type=Path)
         command.add_argument("--mode", help="mode of every device, instead of the one in the file")
         command.add_argument("--port", type=int, help="HTTP port, instead of the one in the file")
         command.add_argument("--grpc-port", type=int, help="gRPC port, instead of the one in the file")
     run.add_argument("--no-haproxy", action="store_true", help="use Serve's own HTTP proxy (slower)")
     run.add_argument("--ray-dashboard", action="store_true", help="start Ray's dashboard as well (port 8265)")
+    doctor = commands.add_parser("doctor", help="say what is wrong with this machine and the configuration")
+    doctor.add_argument("config", nargs="?", type=Path, help="default: config.yaml, if it is there")
+    doctor.add_argument("--json", action="store_true", help="print the findings as a JSON list")
     options = parser.parse_args(arguments)
+    if options.command == "doctor":
+        return _doctor(options.config, as_json=options.json)
     try:
         config = load_config(options.config, mode=options.mode, port=options.port, grpc_port=options.grpc_port)
         if options.command == "check":
@@ -40,6 +47,19 @@ def main(arguments: list[str] | None = None) -> int:
     except ServeAppError as error:
         print(f"serve_app: {error}", file=sys.stderr)
         return 1
+
+
+def _doctor(config: Path | None, *, as_json: bool) -> int:
+    from serve_app.doctor import examination  # it loads more than the other commands need
+
+    if config is None and DEFAULT_CONFIG.exists():
+        config = DEFAULT_CONFIG
+    findings = examination.examine(config)
+    if as_json:
+        print(examination.as_json(findings))
+    else:
+        examination.print_findings(findings, Console(width=None if sys.stdout.isatty() else 120))
+    return 1 if any(finding.state == "broken" for finding in findings) else 0
 
 
 def _describe(config: ServerConfig) -> None:

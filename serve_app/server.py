@@ -59,12 +59,12 @@ class Server:
         Raises:
             PortInUseError: If somebody else listens on one of the ports.
         """
-        self.url = f"http://{_reachable(config.host)}:{config.port}"
+        self.url = f"http://{reachable(config.host)}:{config.port}"
         self._config = config
-        _check_port_is_free(_reachable(config.host), config.port, "http_options.port")
+        check_port_is_free(reachable(config.host), config.port, "http_options.port")
         if config.gateway.grpc_port is not None:
-            _check_port_is_free(
-                _reachable(config.gateway.grpc_host), config.gateway.grpc_port, "grpc_port in the gateway's args"
+            check_port_is_free(
+                reachable(config.gateway.grpc_host), config.gateway.grpc_port, "grpc_port in the gateway's args"
             )
         self._folder = Path(tempfile.mkdtemp(prefix="dlir-serve-"))
         self.log_path = self._folder / "serve.log"
@@ -220,11 +220,17 @@ def free_port() -> int:
         return port if port != _RAY_AGENT_PORT else free_port()
 
 
-def _reachable(host: str) -> str:
+def reachable(host: str) -> str:
+    """The address under which one's own machine is reached where ``host`` is bound."""
     return "127.0.0.1" if host in ("0.0.0.0", "::", "[::]") else host
 
 
-def _check_port_is_free(host: str, port: int, setting: str) -> None:
+def check_port_is_free(host: str, port: int, setting: str) -> None:
+    """Return if the port can be bound.
+
+    Raises:
+        PortInUseError: It names who listens there, and the setting.
+    """
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -22,6 +22,7 @@ from typing import TypedDict
 
 import msgspec
 
+from deployments.runtime import memory_budget
 from deployments.runtime.claims import Claims
 from deployments.runtime.device_page import DevicePage
 from deployments.runtime.lease_page import LeasePage
@@ -111,6 +112,7 @@ class AllocatorServer:
         """
         self.settings = settings
         self._claims = Claims(settings)
+        self._budget_bytes = memory_budget.budget_bytes(settings)
         self.slices = SliceLog()
         self.socket_path = folder / SOCKET_FILE
         self._folder = folder
@@ -187,7 +189,12 @@ class AllocatorServer:
                 "conflict": self._claims.conflict,
                 "pid": os.getpid(),
                 "now_s": now_s,
-                "replicas": [{"model": r.hello.model, "pid": r.hello.pid} for r in self._replicas.values() if r.hello],
+                "memory_bytes": self._budget_bytes,
+                "replicas": [
+                    {"model": r.hello.model, "pid": r.hello.pid, "memory_bytes": r.hello.memory_bytes}
+                    for r in self._replicas.values()
+                    if r.hello
+                ],
                 "snapshot": msgspec.to_builtins(snapshot),
                 "num_slices": self.slices.num_recorded,
                 "busy_s": self.slices.busy_s,
@@ -339,7 +346,8 @@ class AllocatorServer:
             self._on_announced(replica, now_s)
 
     def _on_hello(self, replica: ReplicaConnection, hello: Hello, now_s: float) -> None:
-        refusal = self._claims.refusal(hello)
+        present = [each.hello for each in self._replicas.values() if each.hello]
+        refusal = self._claims.refusal(hello) or memory_budget.refusal(hello, present, self._budget_bytes)
         if refusal is not None:
             self._send(replica, refusal)
             self._drop(replica)

@@ -18,20 +18,23 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 import numpy as np
 
+from deployments.runtime.backends.interface import LoadedBlocks
 from deployments.runtime.block_times import BlockTimes
-from deployments.runtime.blocks import BlockChain, Values
 from deployments.runtime.device_page import DevicePage
 from deployments.runtime.errors import (
     AllocatorUnreachableError,
     BlockFailedError,
+    DataRefusedError,
     LeaseOverdueError,
+    MemoryBudgetError,
     ProtocolMismatchError,
     ReplicaClosedError,
+    RuntimeServingError,
     SettingsConflictError,
 )
 from deployments.runtime.lease_page import LeasePage
@@ -79,6 +82,11 @@ _REJECTIONS: dict[str, type[SchedulingError]] = {
     kind.__name__: kind
     for kind in (QueueFullError, ModelQueueFullError, RefusedError, InvalidRequestError, DuplicateRequestError)
 }
+_REFUSALS: dict[str, type[RuntimeServingError]] = {
+    "version": ProtocolMismatchError,
+    "settings": SettingsConflictError,
+    "memory": MemoryBudgetError,
+}
 _RECONNECT_S = 0.05
 _CONNECT_LIMIT_S = 30.0
 
@@ -91,7 +99,7 @@ class _Job:
     def __init__(self, request: Request, inputs: Mapping[str, np.ndarray], on_result: Callable[[Result], None]) -> None:
         self.request = request
         self.inputs: Mapping[str, np.ndarray] | None = inputs
-        self.values: Values | None = None
+        self.values: Any = None  # the backend's
         self.on_result = on_result
         self.blocks_done = 0
         self.is_in_turn = False
@@ -119,18 +127,20 @@ class DeviceThread:
         self,
         *,
         model: str,
-        chain: BlockChain,
+        load: Callable[[], LoadedBlocks[Any]],
+        memory_bytes: int = 0,
         block_times: BlockTimes,
         settings: DeviceSettings,
         find_socket: Callable[[], Path],
         claim: DeviceSettings | None = None,
         on_settings: Callable[[DeviceSettings], None] = lambda _settings: None,
     ) -> None:
-        """Connect to the allocator and start the thread.
+        """Connect to the allocator, load the blocks and start the thread.
 
         Args:
             model: Name of the model.
-            chain: Its loaded blocks.
+            load: Loads its blocks, once the allocator has kept the memory for them; they are closed with the thread.
+            memory_bytes: Device memory that they will take.
             block_times: Where measured times go.
             settings: The device's settings, which the allocator must share.
             find_socket: Gives the path of the allocator's socket and starts the allocator where there is none; may
@@ -140,12 +150,13 @@ class DeviceThread:
 
         Raises:
             SettingsConflictError: If other replicas of the device state other settings.
+            MemoryBudgetError: If the blocks do not fit into what is left of the device's memory.
             AllocatorUnreachableError: If no allocator answers within 30 s.
             ProtocolMismatchError: If it speaks another version.
         """
         self.owner = f"{model}/{uuid4().hex[:12]}"
         self._model = model
-        self._chain = chain
+        self._memory_bytes = memory_bytes
         self._block_times = block_times
         self._settings = settings
         self._find_socket = find_socket
@@ -163,7 +174,9 @@ class DeviceThread:
         self._failure: Exception | None = None
         try:
             self._connect(time.monotonic() + _CONNECT_LIMIT_S)
+            self._chain = load()
         except Exception:
+            self._close_connection()
             self._close_pages()
             raise
         self._turn_ends = TurnEnds(self._tell_of_turn, name=f"turn-ends-{settings.device}")
@@ -253,6 +266,7 @@ class DeviceThread:
                 self._connection.shut_down()
         self._thread.join()
         self._close_pages()
+        self._chain.close()
 
     def _close_pages(self) -> None:
         if self._mailbox is not None:
@@ -309,6 +323,7 @@ class DeviceThread:
                 page=self._page.path.name,
                 settings=self._settings,
                 claim=self._claim,
+                memory_bytes=self._memory_bytes,
                 num_announced=len(waiting),
             )
         )
@@ -321,10 +336,8 @@ class DeviceThread:
             return False
         answer = decode_to_replica(packet)
         if isinstance(answer, Refused):
-            connection.close()
-            if answer.reason == "settings":
-                raise SettingsConflictError(answer.message)
-            raise ProtocolMismatchError(answer.message)
+            self._close_connection()
+            raise _REFUSALS[answer.reason](answer.message)
         assert isinstance(answer, Welcome)
         self._on_settings(answer.settings)
         return True
@@ -506,6 +519,7 @@ class DeviceThread:
                     return "yielded", None
                 page.begin(lease, job.blocks_done, now_ns)
         except Exception as error:
-            failure = BlockFailedError(f"block {job.blocks_done} of {self._model!r} failed: {error}")
+            kind = DataRefusedError if isinstance(error, DataRefusedError) else BlockFailedError
+            failure = kind(f"block {job.blocks_done} of {self._model!r} failed: {error}")
             failure.__cause__ = error
             return "failed", failure

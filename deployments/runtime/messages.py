@@ -64,6 +64,7 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         page: File name of its lease page, in the folder of the socket.
         settings: What it takes the device's settings to be.
         claim: The settings it wants instead; None: it has no wish.
+        memory_bytes: Device memory that its blocks will take.
         num_announced: How many ``Announce`` follow.
     """
 
@@ -74,6 +75,7 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     page: str
     settings: DeviceSettings
     claim: DeviceSettings | None = None
+    memory_bytes: int = 0
     num_announced: int
 
 
@@ -161,7 +163,7 @@ class InForce(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 class Refused(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The allocator does not take the replica in; it closes the connection after this."""
 
-    reason: Literal["version", "settings"]
+    reason: Literal["version", "settings", "memory"]
     message: str
 
 

@@ -14,7 +14,6 @@ from uuid import uuid4
 import numpy as np
 
 from deployments.runtime.block_times import BlockTimes
-from deployments.runtime.blocks import BlockChain
 from deployments.runtime.device_thread import DeviceThread, Result
 from deployments.runtime.settings import DeviceSettings
 from deployments.scheduling.errors import SchedulingError
@@ -47,6 +46,9 @@ class _Gate:
         """There is nothing to give."""
         return {}
 
+    def close(self) -> None:
+        """Nothing was loaded."""
+
 
 class TurnTaker:
     """Takes turns for one thread; a context manager that leaves the device at the end."""
@@ -58,6 +60,7 @@ class TurnTaker:
         find_socket: Callable[[], Path],
         *,
         priority: int = LOWEST_PRIORITY,
+        memory_bytes: int = 0,
     ) -> None:
         """Join the device's allocator.
 
@@ -66,9 +69,11 @@ class TurnTaker:
             settings: The device's, as all its models state them.
             find_socket: See ``DeviceThread``.
             priority: Of the turns; by default they wait behind all requests where the policy knows priorities.
+            memory_bytes: Device memory that the work takes.
 
         Raises:
-            SettingsConflictError, AllocatorUnreachableError, ProtocolMismatchError: See ``DeviceThread``.
+            SettingsConflictError, MemoryBudgetError, AllocatorUnreachableError, ProtocolMismatchError: See
+                ``DeviceThread``.
         """
         self._name = name
         self._settings = settings
@@ -77,7 +82,8 @@ class TurnTaker:
         self._times = BlockTimes((_FIRST_GUESS_S,), _FIRST_GUESS_S)
         self._thread = DeviceThread(
             model=name,
-            chain=cast(BlockChain, self._gate),
+            load=lambda: self._gate,
+            memory_bytes=memory_bytes,
             block_times=self._times,
             settings=settings,
             find_socket=find_socket,

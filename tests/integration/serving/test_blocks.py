@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from deployments.runtime.blocks import BlockChain, Values
+from deployments.runtime.backends.onnx_sessions import BlockChain, Values, memory_bytes
 from deployments.runtime.settings import DeviceSettings
 from split_tool.plan import SplitPlan
 from tests.models import random_input, whole_model_outputs
@@ -65,3 +65,14 @@ def test_unsplit_it_is_the_users_whole_model(repository: Path) -> None:
     outputs = run(whole, whole.start(inputs))
     for name, expected in whole_model_outputs("squeezenet", inputs).items():
         np.testing.assert_array_equal(outputs[name], expected, strict=True)
+
+
+def test_memory_is_known_before_loading_from_the_files_and_what_crosses_the_cuts(repository: Path) -> None:
+    folder = repository / "squeezenet"
+    plan = SplitPlan.load(folder)
+    (whole,) = memory_bytes(plan, folder, DeviceSettings(), is_split=False)
+    assert whole == (folder / "model.onnx").stat().st_size
+    blocks = memory_bytes(plan, folder, DeviceSettings(), is_split=True)
+    crossing = sum(cut.crossing_bytes or 0 for cut in plan.cuts)
+    assert len(blocks) == len(plan.blocks)
+    assert sum(blocks) == sum((folder / block.file).stat().st_size for block in plan.blocks) + crossing

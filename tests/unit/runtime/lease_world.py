@@ -43,6 +43,9 @@ class SteppedChain:
     def finish(self, values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         return values
 
+    def close(self) -> None:
+        pass
+
     def wait_for_block(self) -> None:
         """Return once a block has begun that no earlier call has returned for."""
         assert self._began.acquire(timeout=LIMIT_S)
@@ -55,13 +58,14 @@ class SteppedChain:
 class Replica:
     """A device thread with a stepped model; requests have isolated time ``num_blocks`` seconds."""
 
-    def __init__(self, world: LeaseWorld, model: str, chain: SteppedChain) -> None:
+    def __init__(self, world: LeaseWorld, model: str, chain: SteppedChain, memory_bytes: int) -> None:
         self.chain = chain
         self._num_blocks = chain.num_blocks
         times_s = (1.0,) * chain.num_blocks
         self.thread = DeviceThread(
             model=model,
-            chain=chain,  # type: ignore[arg-type]
+            load=lambda: chain,
+            memory_bytes=memory_bytes,
             block_times=BlockTimes(times_s, float(chain.num_blocks)),
             settings=world.settings,
             find_socket=world.find_socket,
@@ -104,9 +108,11 @@ class LeaseWorld:
         """Where the allocator of the moment listens."""
         return self.server.socket_path
 
-    def replica(self, model: str, num_blocks: int, *, fails_in_block: int | None = None) -> Replica:
+    def replica(
+        self, model: str, num_blocks: int, *, fails_in_block: int | None = None, memory_bytes: int = 0
+    ) -> Replica:
         """A new replica that is welcome."""
-        replica = Replica(self, model, SteppedChain(num_blocks, fails_in_block=fails_in_block))
+        replica = Replica(self, model, SteppedChain(num_blocks, fails_in_block=fails_in_block), memory_bytes)
         self._replicas.append(replica)
         return replica
 

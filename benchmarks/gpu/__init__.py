@@ -1,0 +1,1 @@
+"""What blocks, boundaries and modes cost on a device, a CUDA GPU above all; without Ray and HTTP."""
