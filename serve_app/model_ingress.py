@@ -147,8 +147,12 @@ class ModelIngress(SplitModel):
 
         return app
 
-    def reconfigure(self, user_config: dict[str, Any]) -> None:
+    def reconfigure(self, user_config: dict[str, Any] | None, rank: Any) -> None:
         """Called by Serve with ``user_config``, at the start and when it changes; a wrong change is not adopted.
+
+        Args:
+            user_config: See ``LiveConfig``; None: nothing is said, or nothing any longer.
+            rank: Not looked at. That it is there makes Serve call where there is no ``user_config``, too.
 
         Raises:
             ConfigError: If it is wrong at the start.
@@ -162,8 +166,7 @@ class ModelIngress(SplitModel):
             self._refusal = str(error)
             return
         self._has_been_configured, self._refusal = True, ""
-        device = None if live.device is None else live.device.over(self._stated_settings.device)
-        self.apply(live.over(self._stated_settings), device)
+        self.apply(live.over(self._stated_settings), live.device_over(self._stated_settings.device))
 
     async def infer_grpc(self, message: bytes, version: str = "") -> bytes | ErrorReply:
         """The serialised ``ModelInferResponse`` to a serialised ``ModelInferRequest``, or the error for the client.
