@@ -31,7 +31,7 @@ from serve_app.protocol.errors import UnknownVersionError
 from serve_app.protocol.grpc_codec import encode_model_infer
 from serve_app.protocol.model_config import ModelConfigAnswer, model_config
 from serve_app.sections import ModelConfig
-from serve_app.served_model import ServedModel, check_servable, fingerprint
+from serve_app.served_model import ServedModel, check_servable, content_sha256, fingerprint
 from serve_app.statistics import ModelStatistics, RequestCounter, StatisticsAnswer
 from serve_app.status import ErrorReply, cause_of, error_reply
 from serve_app.unsplit import Unsplit, find_plan, split_beside, unsplit_model
@@ -89,8 +89,10 @@ class ModelIngress(SplitModel):
         """
         self._config = config
         self._is_declared = is_declared
-        self._fingerprint = fingerprint(settings, config)
-        unsplit = None if (Path(settings.folder) / PLAN_FILE).is_file() else unsplit_model(settings, config)
+        folder = Path(settings.folder)
+        content = content_sha256(folder)
+        self._fingerprint = fingerprint(settings, config, content)
+        unsplit = None if (folder / PLAN_FILE).is_file() else unsplit_model(settings, config, content)
         if unsplit is not None:
             settings = msgspec.structs.replace(settings, folder=str(find_plan(unsplit)))
         check_servable(SplitPlan.load(Path(settings.folder)))

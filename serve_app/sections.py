@@ -12,9 +12,7 @@ from deployments.runtime.settings import DeviceSettings
 from deployments.runtime.split_model import ModelSettings
 from deployments.scheduling.errors import SchedulingError
 from deployments.scheduling.policies.table import make_policy
-from serve_app.repository import StoredModel, find_model
-
-NAME_PATTERN = r"^[A-Za-z0-9_-]+$"
+from serve_app.repository import NAME_PATTERN, StoredModel, find_model
 
 
 def _with_qos(settings: ModelSettings, qos: QosConfig) -> ModelSettings:
