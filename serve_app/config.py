@@ -42,6 +42,11 @@ class ServerConfig(Section):
     port: int
     gateway: GatewayConfig
 
+    @property
+    def device_cores(self) -> set[int]:
+        """The cores that devices are pinned to, also those of models that are loaded on request."""
+        return {core for stated in (*self.models, self.gateway.models) for core in stated.device.cores or ()}
+
 
 def load_config(
     path: Path, *, mode: str | None = None, port: int | None = None, grpc_port: int | None = None
@@ -137,10 +142,10 @@ def _validate_live(
 ) -> tuple[LiveConfig | None, DeviceSettings | None, list[str]]:
     """``user_config``, what it makes of the device if it says anything of it, and what is wrong in it."""
     live, faults = _validate(LiveConfig, value, where)
-    if live is None or live.device is None:
-        return live, None, faults
+    if live is None:
+        return None, None, faults
     try:
-        return live, live.device.over(stated), []
+        return live, live.device_over(stated), []
     except ValueError as error:
         return None, None, [f"{where}.device: {error}"]
 

@@ -31,7 +31,7 @@ from serve_app.protocol.errors import UnknownVersionError
 from serve_app.protocol.grpc_codec import encode_model_infer
 from serve_app.protocol.model_config import ModelConfigAnswer, model_config
 from serve_app.sections import ModelConfig
-from serve_app.served_model import ServedModel, check_servable, fingerprint
+from serve_app.served_model import ServedModel, check_servable, content_sha256, fingerprint
 from serve_app.statistics import ModelStatistics, RequestCounter, StatisticsAnswer
 from serve_app.status import ErrorReply, cause_of, error_reply
 from serve_app.unsplit import Unsplit, find_plan, split_beside, unsplit_model
@@ -89,8 +89,10 @@ class ModelIngress(SplitModel):
         """
         self._config = config
         self._is_declared = is_declared
-        self._fingerprint = fingerprint(settings, config)
-        unsplit = None if (Path(settings.folder) / PLAN_FILE).is_file() else unsplit_model(settings, config)
+        folder = Path(settings.folder)
+        content = content_sha256(folder)
+        self._fingerprint = fingerprint(settings, config, content)
+        unsplit = None if (folder / PLAN_FILE).is_file() else unsplit_model(settings, config, content)
         if unsplit is not None:
             settings = msgspec.structs.replace(settings, folder=str(find_plan(unsplit)))
         check_servable(SplitPlan.load(Path(settings.folder)))
@@ -148,8 +150,12 @@ class ModelIngress(SplitModel):
 
         return app
 
-    def reconfigure(self, user_config: dict[str, Any]) -> None:
+    def reconfigure(self, user_config: dict[str, Any] | None, rank: Any) -> None:
         """Called by Serve with ``user_config``, at the start and when it changes; a wrong change is not adopted.
+
+        Args:
+            user_config: See ``LiveConfig``; None: nothing is said, or nothing any longer.
+            rank: Not looked at. That it is there makes Serve call where there is no ``user_config``, too.
 
         Raises:
             ConfigError: If it is wrong at the start.
@@ -163,8 +169,7 @@ class ModelIngress(SplitModel):
             self._refusal = str(error)
             return
         self._has_been_configured, self._refusal = True, ""
-        device = None if live.device is None else live.device.over(self._stated_settings.device)
-        self.apply(live.over(self._stated_settings), device)
+        self.apply(live.over(self._stated_settings), live.device_over(self._stated_settings.device))
 
     async def infer_grpc(self, message: bytes, version: str = "") -> bytes | ErrorReply:
         """The serialised ``ModelInferResponse`` to a serialised ``ModelInferRequest``, or the error for the client.

@@ -24,7 +24,7 @@ from serve_app.model_directory import MODEL_DEPLOYMENT, UNLOADED, ModelDirectory
 from serve_app.protocol.errors import ProtocolError, UnknownModelError
 from serve_app.repository import check_plan_paths, find_model, model_names
 from serve_app.sections import GatewayConfig, ModelConfig
-from serve_app.served_model import ServedModel, check_servable, fingerprint
+from serve_app.served_model import ServedModel, check_servable, content_sha256, fingerprint
 from split_tool.errors import SplitToolError
 from split_tool.plan import SplitPlan
 
@@ -73,8 +73,10 @@ class ModelLoader:
         stated = self._stated_config(model, served)
         config = await asyncio.to_thread(self._configuration, model, stated)
         settings = await asyncio.to_thread(config.to_settings)
-        if served is not None and served.fingerprint == await asyncio.to_thread(fingerprint, settings, config):
-            return
+        if served is not None:
+            content = await asyncio.to_thread(content_sha256, Path(settings.folder))
+            if served.fingerprint == fingerprint(settings, config, content):
+                return
         await asyncio.to_thread(_check_files, config)
         await self._wait_for_name(model)
         logger.info("loading version %s of model %r", settings.version, model)

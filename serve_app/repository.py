@@ -15,7 +15,8 @@ from serve_app.errors import ModelMissingError, RepositoryMissingError, Reposito
 from split_tool.plan import PLAN_FILE, WHOLE_MODEL_FILE
 
 CONFIG_FILE = "config.yaml"
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,200}")
+NAME_PATTERN = r"^[A-Za-z0-9_-]{1,200}$"
+_NAME = re.compile(NAME_PATTERN)
 _TAKEN = ("stats",)
 """``/v2/models/stats`` is the statistics of all models."""
 

@@ -11,9 +11,7 @@ from deployments.runtime.settings import DeviceKind, DeviceSettings
 from deployments.runtime.split_model import ModelSettings
 from deployments.scheduling.errors import SchedulingError
 from deployments.scheduling.policies.table import make_policy
-from serve_app.repository import StoredModel, find_model
-
-NAME_PATTERN = r"^[A-Za-z0-9_-]+$"
+from serve_app.repository import NAME_PATTERN, StoredModel, find_model
 
 
 def _with_qos(settings: ModelSettings, qos: QosConfig) -> ModelSettings:
@@ -39,7 +37,20 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class DeviceConfig(Section):
+class LiveDeviceConfig(Section):
+    """``user_config.device``: what can change while models of the device run; what it leaves out stays as stated."""
+
+    mode: str = Field("slo", description="dlir, oyst, bnst, fifo, parallel or slo.")
+    policy: str | None = Field(None, description="fifo, sjf, srpt, edf, response_ratio or slo, not the mode's own.")
+    policy_options: dict[str, float | int | bool | str] = Field(
+        default_factory=dict, description="Options of the policy, by name."
+    )
+    max_waiting: int = Field(1000, ge=1, description="Requests that may wait for the device; one more gets 503.")
+    max_waiting_per_model: int | None = Field(None, ge=1, description="The same for each model alone; null: no bound.")
+    lease_limit_s: float = Field(30.0, gt=0, description="A block that runs longer has its replica replaced.")
+
+
+class DeviceConfig(LiveDeviceConfig):
     """``device``: one device and what all its models share; state it once and refer to it by a YAML anchor."""
 
     kind: DeviceKind = Field("cpu", description="What blocks run on.")
@@ -54,14 +65,6 @@ class DeviceConfig(Section):
     cache: str | None = Field(None, description="Folder for what is compiled for the device.")
     threads: int = Field(1, ge=1, description="CPU threads that run one block.")
     cores: list[int] | None = Field(None, description="Processor cores the device is pinned to, one per thread.")
-    mode: str = Field("slo", description="dlir, oyst, bnst, fifo, parallel or slo.")
-    policy: str | None = Field(None, description="fifo, sjf, srpt, edf, response_ratio or slo, not the mode's own.")
-    policy_options: dict[str, float | int | bool | str] = Field(
-        default_factory=dict, description="Options of the policy, by name."
-    )
-    max_waiting: int = Field(1000, ge=1, description="Requests that may wait for the device; one more gets 503.")
-    max_waiting_per_model: int | None = Field(None, ge=1, description="The same for each model alone; null: no bound.")
-    lease_limit_s: float = Field(30.0, gt=0, description="A block that runs longer has its replica replaced.")
 
     @model_validator(mode="after")
     def _check(self) -> DeviceConfig:
@@ -142,33 +145,24 @@ class ModelConfig(StoredModelConfig):
         return _with_qos(settings, self.qos)
 
 
-class LiveDeviceConfig(Section):
-    """``user_config.device``: what can change while models of the device run; the rest is the entry's ``args``."""
-
-    mode: str | None = Field(None, description="Instead of args.device.mode.")
-    policy: str | None = Field(None, description="The same for the policy.")
-    policy_options: dict[str, float | int | bool | str] | None = Field(None, description="The same for its options.")
-    max_waiting: int | None = Field(None, ge=1, description="The same for the bound.")
-    max_waiting_per_model: int | None = Field(None, ge=1, description="The same for the bound per model.")
-    lease_limit_s: float | None = Field(None, gt=0, description="The same for the longest block.")
-
-    def over(self, stated: DeviceSettings) -> DeviceSettings:
-        """The device's settings with these in place.
-
-        Raises:
-            ValueError: If they make no sense together.
-        """
-        settings = msgspec.structs.replace(stated, **self.model_dump(exclude_unset=True))
-        _check_policy(settings)
-        return settings
-
-
 class LiveConfig(Section):
     """``user_config`` of the deployment ``SplitModel``: what Serve changes without a restart."""
 
     device: LiveDeviceConfig | None = Field(None, description="What all models of the device must say alike.")
     qos: QosConfig | None = Field(None, description="Instead of args.qos.")
     timeout_ms: float | None = Field(None, gt=0, description="Instead of args.timeout_ms.")
+
+    def device_over(self, stated: DeviceSettings) -> DeviceSettings | None:
+        """The device's settings with these in place; None if nothing is said of the device.
+
+        Raises:
+            ValueError: If they make no sense together.
+        """
+        if self.device is None:
+            return None
+        settings = msgspec.structs.replace(stated, **self.device.model_dump(exclude_unset=True))
+        _check_policy(settings)
+        return settings
 
     def over(self, stated: ModelSettings) -> ModelSettings:
         """The model's settings with these in place, but for the device's."""

@@ -34,13 +34,16 @@ class ServedModel:
     remark: str
 
 
-def fingerprint(settings: ModelSettings, config: ModelConfig) -> str:
-    """The same for the same settings and files; reads the plan, which has hashes of all files, or the whole model."""
-    folder = Path(settings.folder)
+def content_sha256(folder: Path) -> str:
+    """Hash of a model's plan, which has hashes of all files, or of the whole model where there is no plan."""
     plan = folder / PLAN_FILE
-    files = sha256_of_file(plan if plan.is_file() else folder / WHOLE_MODEL_FILE)
+    return sha256_of_file(plan if plan.is_file() else folder / WHOLE_MODEL_FILE)
+
+
+def fingerprint(settings: ModelSettings, config: ModelConfig, content: str) -> str:
+    """The same for the same settings and files; ``content`` is what ``content_sha256`` says of the settings' folder."""
     stated = msgspec.json.encode(settings) + config.model_dump_json().encode()
-    return hashlib.sha256(stated + files.encode()).hexdigest()
+    return hashlib.sha256(stated + content.encode()).hexdigest()
 
 
 def check_servable(plan: SplitPlan) -> None:

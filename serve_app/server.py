@@ -257,10 +257,9 @@ def _listener(port: int) -> str:
 
 def _affinity_setter(config: ServerConfig) -> Callable[[], None] | None:
     """Keeps the cluster off the cores that CPU devices are pinned to; device threads pin themselves to those."""
-    device_cores = {core for model in config.models for core in model.device.cores or ()}
-    if not device_cores or not hasattr(os, "sched_setaffinity"):
+    if not config.device_cores or not hasattr(os, "sched_setaffinity"):
         return None
-    others = os.sched_getaffinity(0) - device_cores
+    others = os.sched_getaffinity(0) - config.device_cores
     if not others:
         return None
     return lambda: os.sched_setaffinity(0, others)

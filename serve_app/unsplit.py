@@ -19,7 +19,7 @@ from deployments.runtime.allocator_actor import NAMESPACE
 from deployments.runtime.settings import DeviceSettings
 from deployments.runtime.split_model import ModelSettings
 from serve_app.sections import ModelConfig
-from split_tool.plan import WHOLE_MODEL_FILE, sha256_of_file
+from split_tool.plan import WHOLE_MODEL_FILE
 
 _ASK_S = 1.0
 
@@ -50,14 +50,13 @@ class Unsplit:
         return self.cache / self.model / self.sha256[:16]
 
 
-def unsplit_model(settings: ModelSettings, config: ModelConfig) -> Unsplit:
-    """The model of these settings, whose folder has ``model.onnx`` and no plan; reads it once."""
+def unsplit_model(settings: ModelSettings, config: ModelConfig, sha256: str) -> Unsplit:
+    """The model of these settings, whose folder has ``model.onnx``, with that hash, and no plan."""
     cache = config.split.cache
-    source = Path(settings.folder) / WHOLE_MODEL_FILE
     return Unsplit(
         model=settings.model,
-        source=source,
-        sha256=sha256_of_file(source),
+        source=Path(settings.folder) / WHOLE_MODEL_FILE,
+        sha256=sha256,
         cache=Path(config.repository).absolute() / ".cache" if cache is None else Path(cache).absolute(),
         device=settings.device,
         max_block_ms=config.split.max_block_ms,

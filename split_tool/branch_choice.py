@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import onnxruntime as ort
-from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
+from onnx import GraphProto, NodeProto
 
 from split_tool.branches import BRANCHES, MARK, BranchPieces, body_of, pieces_of
 from split_tool.chain import Chain
@@ -22,12 +22,13 @@ from split_tool.plan import SlicedOperator, TensorSpec
 from split_tool.progress import Report
 from split_tool.scope import Functions, captured_names, domain_of
 from split_tool.search import corrected
-from split_tool.sessions import Target, open_session, probing_model, run_session, session_options
+from split_tool.sessions import open_session, probing_model, run_session, session_options
 from split_tool.slice_bench import ROUNDS
 from split_tool.slice_choice import MAX_SLOWER, ROOM
 from split_tool.source import initializer_names
+from split_tool.standalone import part_of
 from split_tool.turns import turn
-from split_tool.values import from_ort, spec_from_runtime, to_ort, value_info
+from split_tool.values import from_ort, spec_from_runtime, to_ort
 from split_tool.verify import Comparison
 
 MIN_IF_MS = 0.2
@@ -76,12 +77,8 @@ def with_open_branches(
             opened[index] = pieces
     if not opened:
         return cutting
-    target = Target(model=ModelProto(), folder=cutting.target.folder, is_optimised=cutting.target.is_optimised)
-    target.model.CopyFrom(model)
-    del target.model.graph.node[:]
-    for index, node in enumerate(model.graph.node):
-        target.model.graph.node.extend(opened.get(index, [node]))
-    made = prepare(target, feeds, cutting.device, work)
+    nodes = (piece for index, node in enumerate(model.graph.node) for piece in opened.get(index, [node]))
+    made = prepare(cutting.target.with_nodes(nodes), feeds, cutting.device, work)
     return made.with_slices(
         tuple(
             SlicedOperator(
@@ -120,7 +117,7 @@ def _pieces(
     tried: list[bool] = []
     for which in BRANCHES:
         body = body_of(node, which)
-        alone = _part(cutting.target, body.node, captured.specs, body)
+        alone = part_of(cutting.target, body.node, captured.specs, body)
         try:
             made = prepare(alone, captured.values, cutting.device, work)
         except ModelRefusedError:
@@ -168,29 +165,6 @@ def _captured(cutting: Cutting, node: NodeProto, feeds: Mapping[str, ort.OrtValu
     return _Captured(specs=list(specs.values()), values=values)
 
 
-def _part(target: Target, nodes: Sequence[NodeProto], specs: Sequence[TensorSpec], body: GraphProto | None) -> Target:
-    """Nodes of the target as a model of their own, with the weights they read; a branch with its own as well."""
-    whole = target.model
-    model = ModelProto(ir_version=whole.ir_version)
-    model.opset_import.extend(whole.opset_import)
-    model.functions.extend(whole.functions)
-    graph = model.graph
-    graph.name = "part"
-    graph.node.extend(nodes)
-    read = {name for node in nodes for name in (*node.input, *captured_names(node))}
-    if body is not None:
-        read |= {value.name for value in body.output}
-        graph.initializer.extend(body.initializer)
-        graph.sparse_initializer.extend(body.sparse_initializer)
-    own = initializer_names(graph)
-    graph.initializer.extend(t for t in whole.graph.initializer if t.name in read - own)
-    graph.sparse_initializer.extend(t for t in whole.graph.sparse_initializer if t.values.name in read - own)
-    graph.input.extend(value_info(spec) for spec in specs if spec.name in read)
-    names = [name for name in nodes[-1].output if name] if body is None else [value.name for value in body.output]
-    graph.output.extend(ValueInfoProto(name=name) for name in names)
-    return Target(model=model, folder=target.folder, is_optimised=target.is_optimised)
-
-
 def _is_right_and_pays(
     cutting: Cutting, node: NodeProto, pieces: Sequence[NodeProto], captured: _Captured, conditions: Sequence[bool]
 ) -> bool:
@@ -224,6 +198,6 @@ def _session(cutting: Cutting, ifs: Sequence[NodeProto], specs: Sequence[TensorS
     nodes = [NodeProto.FromString(node.SerializeToString()) for node in ifs]
     for node in nodes:
         node.input[0] = specs[-1].name
-    part = _part(cutting.target, nodes, specs, None)
+    part = part_of(cutting.target, nodes, specs)
     options = session_options(cutting.device, optimise=False)
     return open_session(part.model, cutting.device, options, external_folder=part.folder)

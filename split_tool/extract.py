@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import IO
 
 from onnx import ModelProto, TensorProto, ValueInfoProto
 from onnx.external_data_helper import load_external_data_for_tensor, set_external_data
@@ -112,10 +113,16 @@ def _write_data_file(external: list[TensorProto], folder: Path, path: Path) -> N
     with path.open("wb") as file:
         for tensor in external:
             _load(tensor, folder)
-            raw = tensor.raw_data
-            file.write(b"\0" * (-file.tell() % 4096))
-            offset = file.tell()
-            file.write(raw)
-            set_external_data(tensor, path.name, offset=offset, length=len(raw))
-            tensor.ClearField("raw_data")
-            tensor.data_location = TensorProto.EXTERNAL
+            move_out(tensor, file)
+
+
+def move_out(tensor: TensorProto, file: IO[bytes]) -> None:
+    """Move the bytes of a tensor to the end of a file, and let the tensor refer to it as one that lies beside."""
+    raw = tensor.raw_data
+    file.write(b"\0" * (-file.tell() % 4096))
+    offset = file.tell()
+    file.write(raw)
+    file.flush()
+    set_external_data(tensor, Path(file.name).name, offset=offset, length=len(raw))
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
 import onnxruntime as ort
-from onnx import ModelProto, ValueInfoProto
+from onnx import ModelProto, NodeProto, ValueInfoProto
 
 from split_tool.errors import ModelRefusedError, one_line
 from split_tool.source import Source
 
 OPTIMISED_FILE = "optimised.onnx"
 OPTIMISED_DATA_FILE = "optimised.data"
+MIN_EXTERNAL_BYTES = 1024
+"""Weights of an optimised graph that are so large lie in files beside it: a protobuf file ends at 2 GiB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +57,14 @@ class Target:
     model: ModelProto
     folder: Path
     is_optimised: bool
+
+    def with_nodes(self, nodes: Iterable[NodeProto]) -> Target:
+        """A copy with other nodes."""
+        model = ModelProto()
+        model.CopyFrom(self.model)
+        del model.graph.node[:]
+        model.graph.node.extend(nodes)
+        return replace(self, model=model)
 
 
 def session_options(device: Device, *, optimise: bool, shares_arena: bool = False) -> ort.SessionOptions:
@@ -141,7 +151,9 @@ def optimised_target(source: Source, device: Device, work: Path) -> Target:
     options = session_options(device, optimise=True)
     options.optimized_model_filepath = str(work / OPTIMISED_FILE)
     options.add_session_config_entry("session.optimized_model_external_initializers_file_name", OPTIMISED_DATA_FILE)
-    options.add_session_config_entry("session.optimized_model_external_initializers_min_size_in_bytes", "1024")
+    options.add_session_config_entry(
+        "session.optimized_model_external_initializers_min_size_in_bytes", str(MIN_EXTERNAL_BYTES)
+    )
     open_session(source.model, device, options, external_folder=source.folder)
     model = ModelProto()
     model.ParseFromString((work / OPTIMISED_FILE).read_bytes())

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
+from onnx import NodeProto, TensorProto, ValueInfoProto, helper
 
 from split_tool.chain import Chain
 from split_tool.cutting import Cutting
@@ -16,8 +16,9 @@ from split_tool.plan import TensorSpec
 from split_tool.sessions import Device, open_session, session_options
 from split_tool.slice_parts import SlicedNode, Slicing
 from split_tool.slice_ways import NCHWC_DOMAIN
-from split_tool.slicing import slice_node
-from split_tool.values import to_ort, value_info
+from split_tool.slicing import slice_node, slices_file
+from split_tool.standalone import part_of
+from split_tool.values import to_ort
 
 ROUNDS = 5
 FLOATS = ("float32", "float64", "float16")
@@ -78,19 +79,13 @@ class SliceBench:
 
     def _chain(self, node: NodeProto, slicing: Slicing | None) -> Chain:
         target, device = self.cutting.target, self.cutting.device
-        parts = SlicedNode(nodes=[node])
-        if slicing is not None:
-            parts = slice_node(node, slicing, self.tensors, target, channel_block(device))
-        model = ModelProto(ir_version=target.model.ir_version)
-        model.opset_import.extend(target.model.opset_import)
-        model.graph.name = "slices"
-        model.graph.node.extend(parts.nodes)
-        read = {name for part in parts.nodes for name in part.input}
-        model.graph.initializer.extend(self.tensors[name] for name in read if name in self.tensors)
-        model.graph.initializer.extend(parts.tensors)
-        model.graph.input.extend(value_info(spec) for spec in self._specs(node))
-        model.graph.output.append(ValueInfoProto(name=node.output[0]))
-        return Chain([model], device, is_optimised=target.is_optimised, external_folder=target.folder)
+        with slices_file(target) as beside:
+            parts = SlicedNode(nodes=[node])
+            if slicing is not None:
+                parts = slice_node(node, slicing, self.tensors, target, channel_block(device), beside)
+            alone = part_of(target, parts.nodes, self._specs(node))
+            alone.model.graph.initializer.extend(parts.tensors)
+            return Chain([alone.model], device, is_optimised=target.is_optimised, external_folder=target.folder)
 
     def _specs(self, node: NodeProto) -> list[TensorSpec]:
         """What the node reads at run time, with the shapes seen while probing; open axes of model inputs count as 1."""

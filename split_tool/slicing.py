@@ -6,15 +6,19 @@ their part of the input (``slice_rows.py``).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from itertools import accumulate, pairwise
 from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import IO
 
 import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, numpy_helper
 from onnx.external_data_helper import set_external_data
 
-from split_tool.sessions import Target
+from split_tool.extract import move_out
+from split_tool.sessions import MIN_EXTERNAL_BYTES, Target
 from split_tool.slice_parts import SlicedNode, Slicing, renamed
 from split_tool.slice_rows import in_rows
 from split_tool.slice_ways import attributes_of, group_of, is_convolution
@@ -28,24 +32,45 @@ def sliced_target(target: Target, slicings: Mapping[int, Slicing], channel_block
         slicings: What to do with which node, by index in ``target.model.graph.node``.
         channel_block: Channels side by side in the runtime's blocked layout on this machine.
     """
-    model = ModelProto()
-    model.CopyFrom(target.model)
-    del model.graph.node[:]
+    nodes: list[NodeProto] = []
+    added: list[TensorProto] = []
     tensors = {tensor.name: tensor for tensor in target.model.graph.initializer}
-    for index, node in enumerate(target.model.graph.node):
-        if index in slicings:
-            parts = slice_node(node, slicings[index], tensors, target, channel_block)
-            model.graph.node.extend(parts.nodes)
-            model.graph.initializer.extend(parts.tensors)
-        else:
-            model.graph.node.append(node)
-    return Target(model=model, folder=target.folder, is_optimised=target.is_optimised)
+    with slices_file(target, stays=True) as beside:
+        for index, node in enumerate(target.model.graph.node):
+            parts = SlicedNode(nodes=[node])
+            if index in slicings:
+                parts = slice_node(node, slicings[index], tensors, target, channel_block, beside)
+            nodes += parts.nodes
+            added += parts.tensors
+    made = target.with_nodes(nodes)
+    made.model.graph.initializer.extend(added)
+    return made
+
+
+@contextmanager
+def slices_file(target: Target, *, stays: bool = False) -> Iterator[IO[bytes] | None]:
+    """A new file in the target's folder, for slices of weights; None where that folder is the user's.
+
+    Args:
+        target: The graph.
+        stays: The file is not removed at the end.
+    """
+    if not target.is_optimised:
+        yield None
+        return
+    with NamedTemporaryFile(dir=target.folder, prefix="slices-", delete=not stays) as file:
+        yield file
 
 
 def slice_node(
-    node: NodeProto, slicing: Slicing, tensors: Mapping[str, TensorProto], target: Target, channel_block: int
+    node: NodeProto,
+    slicing: Slicing,
+    tensors: Mapping[str, TensorProto],
+    target: Target,
+    channel_block: int,
+    beside: IO[bytes] | None,
 ) -> SlicedNode:
-    """The nodes and initializers that compute what ``node`` computes, in parts."""
+    """The nodes and initializers that compute what ``node`` computes, in parts; large initializers go to ``beside``."""
     sizes = slicing.way.sizes(slicing.num_slices)
     bounds = list(pairwise([0, *accumulate(sizes)]))
     if slicing.way.axis == "rows":
@@ -57,7 +82,10 @@ def slice_node(
         for place, axis in _weight_axes(node):
             tensor = tensors[node.input[place]]
             name = f"{part.output[0]}/{place}"
-            made.tensors.append(_sliced_tensor(tensor, target.folder, axis, start, stop, name))
+            sliced = _sliced_tensor(tensor, target.folder, axis, start, stop, name)
+            if beside is not None and len(sliced.raw_data) >= MIN_EXTERNAL_BYTES:
+                move_out(sliced, beside)
+            made.tensors.append(sliced)
             part.input[place] = name
         if is_convolution(node):
             _take_channels(made, part, start, stop, tensors[node.input[1]], target.model)

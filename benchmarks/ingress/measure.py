@@ -7,18 +7,17 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-import grpc
 import numpy as np
 
 from benchmarks.ingress.payloads import MODEL, Form, Payload
 from benchmarks.load.client import open_session
 from benchmarks.load.errors import ModelFailedError
+from benchmarks.load.grpc_infer import open_infer
 
 OURS = "dlir-serve"
 PLAIN = "plain, same mode"
 PLAIN_DEFAULT = "plain, default mode"
 GRPC = "dlir-serve gRPC"
-_INFER = "/inference.GRPCInferenceService/ModelInfer"
 _ANSWER_LIMIT_S = 120.0
 
 Send = Callable[[], Awaitable[None]]
@@ -37,11 +36,7 @@ class Cell:
 @asynccontextmanager
 async def senders(url: str, default_url: str, grpc_address: str) -> AsyncIterator[Callable[[Payload], dict[str, Send]]]:
     """Gives, for a payload, one way to send it per rival."""
-    options = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
-    async with (
-        open_session(timeout_s=_ANSWER_LIMIT_S) as session,
-        grpc.aio.insecure_channel(grpc_address, options=options) as channel,
-    ):
+    async with open_session(timeout_s=_ANSWER_LIMIT_S) as session, open_infer(grpc_address) as infer:
 
         def http(address: str, post: tuple[bytes, dict[str, str]]) -> Send:
             async def send() -> None:
@@ -51,8 +46,6 @@ async def senders(url: str, default_url: str, grpc_address: str) -> AsyncIterato
                         raise ModelFailedError(f"{address}: HTTP {answer.status}: {body[:300]!r}")
 
             return send
-
-        infer = channel.unary_unary(_INFER)
 
         def make(payload: Payload) -> dict[str, Send]:
             ways = {

@@ -13,6 +13,7 @@ import ray
 
 from benchmarks.load.client import HttpSender, open_session
 from benchmarks.load.errors import ModelFailedError
+from benchmarks.load.grpc_infer import open_infer
 from benchmarks.load.inputs import Arrays, prepare_requests
 from benchmarks.load.loops import Failure, Sender
 from benchmarks.serve.competitors import Launch
@@ -25,8 +26,6 @@ from serve_app.protocol.inference_pb2 import ModelInferRequest, ModelInferRespon
 Via = Literal["http", "grpc", "handle"]
 
 ANSWER_TIMEOUT_S = 120.0
-_MAX_MESSAGE_BYTES = 2**28
-_METHOD = "/inference.GRPCInferenceService/ModelInfer"
 
 
 @contextlib.asynccontextmanager
@@ -36,10 +35,8 @@ async def open_sender(via: Via, launch: Launch, inputs: Mapping[str, Arrays]) ->
         async with open_session(timeout_s=ANSWER_TIMEOUT_S) as session:
             yield HttpSender(session, launch.url, prepare_requests(inputs))
     elif via == "grpc":
-        options = [("grpc.max_send_message_length", _MAX_MESSAGE_BYTES)]
-        options += [("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES)]
-        async with grpc.aio.insecure_channel(launch.grpc, options=options) as channel:
-            yield GrpcSender(channel, inputs)
+        async with open_infer(launch.grpc) as infer:
+            yield GrpcSender(infer, inputs)
     else:
         ray.init(address="auto", log_to_driver=False)
         try:
@@ -51,10 +48,10 @@ async def open_sender(via: Via, launch: Launch, inputs: Mapping[str, Arrays]) ->
 class GrpcSender:
     """Requests with raw contents, serialised beforehand."""
 
-    def __init__(self, channel: grpc.aio.Channel, inputs: Mapping[str, Arrays]) -> None:
-        """A sender over an open channel."""
+    def __init__(self, infer: grpc.aio.UnaryUnaryMultiCallable, inputs: Mapping[str, Arrays]) -> None:
+        """A sender over an open channel (see ``open_infer``)."""
         self._messages = {model: _message(model, arrays) for model, arrays in inputs.items()}
-        self._call = channel.unary_unary(_METHOD)
+        self._call = infer
 
     async def send(self, model: str) -> Failure | None:
         """See ``Sender``."""

@@ -20,6 +20,9 @@ MODELS = ("squeezenet", "shufflenet", "vgg19")
 LOADABLE = "loadable"
 """A model in the gateway's repository that nobody has loaded."""
 
+EXPLAINED = (503, 504)
+"""Statuses of 500 and more that are no faults of the server's own: too much to do, or a time-out."""
+
 
 @pytest.fixture(scope="package")
 def config_path(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -7,7 +7,7 @@ import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis import APIOperation, Case
 
-EXPLAINED = (503, 504)
+from tests.e2e.conftest import EXPLAINED
 
 
 @pytest.mark.parametrize("root", ["", "/v2/models/squeezenet"])

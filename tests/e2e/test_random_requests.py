@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.e2e.conftest import EXPLAINED
 from tests.http_request import binary_request
 from tests.models import random_input
 
 LENGTH = "Inference-Header-Content-Length"
 GOOD = binary_request(random_input("squeezenet"))
 GOOD_HEADER = json.loads(GOOD["content"][: int(GOOD["headers"][LENGTH])])
-EXPLAINED = (503, 504)
 
 plain = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
 values = st.recursive(plain, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3))

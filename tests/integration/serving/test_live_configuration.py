@@ -19,14 +19,14 @@ MODELS = ("squeezenet", "shufflenet")
 
 
 def apply(repository: Path, **user_configs: dict[str, Any]) -> None:
-    """What ``serve deploy`` does with a file that has both models."""
+    """What ``serve deploy`` does with a file that has both models, and ``user_config`` of some."""
     applications = [
         {
             "name": f"{name}-live",
             "route_prefix": f"/{name}-live",
             "import_path": "serve_app.app:model",
             "args": {"model": name, "repository": str(repository), "device": {"index": 12}},
-            "deployments": [{"name": "SplitModel", "user_config": user_configs[name]}],
+            "deployments": [{"name": "SplitModel", "user_config": user_configs[name]}] if name in user_configs else [],
         }
         for name in MODELS
     ]
@@ -50,9 +50,21 @@ def num_blocks_of_last_turn(model: str) -> int:
 
 @pytest.fixture(scope="module")
 def running(cluster: int, repository: Path) -> Path:
-    apply(repository, squeezenet={}, shufflenet={})
+    apply(repository)
     wait_until_running()
     return repository
+
+
+def test_a_model_without_user_config_tells_a_wrong_one_and_is_as_stated_once_a_right_one_is_gone(running: Path) -> None:
+    handle = serve.get_app_handle("squeezenet-live")
+    apply(running, squeezenet={"device": {"mode": None}})
+    wait_until(lambda: "user_config.device.mode" in handle.served.remote().result().remark, "the fault is told")
+    assert handle.infer.remote(random_input("squeezenet")).result(timeout_s=30)
+    apply(running, squeezenet={"device": {"mode": "oyst"}})
+    wait_until(lambda: status(DEVICE)["mode"] == "oyst", "the right one is adopted")
+    apply(running)
+    wait_until(lambda: status(DEVICE)["mode"] == "slo", "what args say holds again")
+    assert handle.served.remote().result().remark == ""
 
 
 def test_a_change_of_mode_reaches_device_and_replicas_and_drops_nothing(running: Path) -> None:

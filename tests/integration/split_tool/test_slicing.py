@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 from onnx import ModelProto, NodeProto, helper
 
 import split_tool
-from split_tool.sessions import Device, Target, open_session, optimised_target, session_options
+from split_tool.sessions import (
+    MIN_EXTERNAL_BYTES,
+    Device,
+    Target,
+    open_session,
+    optimised_target,
+    session_options,
+)
 from split_tool.slice_bench import channel_block
 from split_tool.slice_parts import Slicing
 from split_tool.slice_ways import SliceWay, Window, slice_ways
@@ -120,6 +127,8 @@ def test_the_parts_of_an_operator_give_what_it_gives(name: str, kind: str, tmp_p
                 options = session_options(DEVICE, optimise=False)
                 session = open_session(made.model, DEVICE, options, external_folder=made.folder)
                 (got,) = session.run(None, {"x": x})
+                if kind == "optimised":
+                    assert max(len(tensor.raw_data) for tensor in made.model.graph.initializer) < MIN_EXTERNAL_BYTES
                 assert_same(got, expected, is_exact=kind == "optimised" or way.axis != "rows")
                 ways.add((way.axis, sum(map(bool, node.input))))
     expected_ways = {"in groups": {"channels", "rows"}, "each channel alone": {"channels", "rows"}}

@@ -157,6 +157,8 @@ def user_config(value: object) -> tuple[str, Any]:
         ),
         ({"device": {"mode": "fast"}}, r"user_config\.device: unknown mode 'fast'"),
         ({"device": {"policy_options": {"speed": 9}}}, r"user_config\.device: .*option 'speed' = 9"),
+        ({"device": {"mode": None}}, r"user_config\.device\.mode: .*valid string \(found None\)"),
+        ({"device": {"max_waiting": None}}, r"user_config\.device\.max_waiting: .*\(found None\)"),
     ],
 )
 def test_what_is_wrong_in_user_config_is_told_too(repository: Path, value: object, message: str) -> None:
@@ -175,10 +177,19 @@ def test_user_config_replaces_what_it_states_and_nothing_else(repository: Path) 
     model = load_config(write(repository, changed(("1.args.timeout_ms", 300)))).models[0]
     stated = model.to_settings()
     live = live_config({"qos": {"alpha": 2}, "device": {"max_waiting": 7}}, stated.device)
-    assert live.device is not None
-    assert live.device.over(stated.device) == msgspec.structs.replace(stated.device, max_waiting=7)
+    assert live.device_over(stated.device) == msgspec.structs.replace(stated.device, max_waiting=7)
     assert live.over(stated) == msgspec.structs.replace(stated, alpha=2.0)
     assert live.over(stated).timeout_s == 0.3
+
+
+def test_null_in_user_config_takes_back_the_policy_and_the_bound_per_model(repository: Path) -> None:
+    config = changed(("1.args.device", {"policy": "edf", "max_waiting_per_model": 3}))
+    del config["applications"][2]
+    stated = load_config(write(repository, config)).models[0].to_settings()
+    live = live_config({"device": {"policy": None, "max_waiting_per_model": None}}, stated.device)
+    assert live.device_over(stated.device) == msgspec.structs.replace(
+        stated.device, policy=None, max_waiting_per_model=None
+    )
 
 
 def test_the_config_of_a_stored_model_goes_over_the_gateways(repository: Path) -> None:
@@ -191,6 +202,12 @@ def test_the_config_of_a_stored_model_goes_over_the_gateways(repository: Path) -
 def test_the_mode_is_replaced_for_models_loaded_on_request_too(repository: Path) -> None:
     config = changed(("0.args", {"models": {"device": {"mode": "slo"}}}))
     assert load_config(write(repository, config), mode="fifo").gateway.models.device.mode == "fifo"
+
+
+def test_cores_that_only_models_loaded_on_request_are_pinned_to_belong_to_a_device_too(repository: Path) -> None:
+    device = {"index": 3, "cores": [1]}
+    config = load_config(write(repository, changed(("0.args", {"models": {"device": device}}))))
+    assert config.device_cores == {1}
 
 
 @pytest.mark.parametrize(
