@@ -1,0 +1,69 @@
+"""Device memory: plain buffers, and textures as arrays of RGBA images."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from opencl_runner.device import Device
+from opencl_runner.plan import Memory
+
+CHANNELS = 4
+
+
+def image_shape(piece: Memory) -> tuple[int, int, int]:
+    """Width, height and number of layers of a texture, in texels.
+
+    The compiler's rule: the axis before which the shape is cut depends on the scope; what follows it (but for the
+    channels) is the width, the axis before it the height, the rest layers.
+    """
+    rank = len(piece.shape)
+    axis = {"global.texture": rank - 2, "global.texture-weight": 1, "global.texture-nhwc": 2}[piece.scope]
+    return math.prod(piece.shape[axis:-1]), piece.shape[axis - 1], math.prod(piece.shape[: axis - 1])
+
+
+def num_bytes(piece: Memory) -> int:
+    """Size of its elements."""
+    return math.prod(piece.shape) * np.dtype(piece.dtype).itemsize
+
+
+def allocate(device: Device, piece: Memory) -> Any:
+    """New memory of this kind; its content is undefined."""
+    if piece.scope == "global":
+        return cl.Buffer(device.context, cl.mem_flags.READ_WRITE, max(num_bytes(piece), 1))
+    texel = cl.ImageFormat(cl.channel_order.RGBA, cl.channel_type.FLOAT)
+    return cl.Image(device.context, cl.mem_flags.READ_WRITE, texel, shape=image_shape(piece), is_array=True)
+
+
+def upload(device: Device, memory: Any, piece: Memory, array: np.ndarray) -> None:
+    """Fill memory from the host; returns when the array is no longer needed."""
+    content = np.ascontiguousarray(array)
+    if piece.scope == "global":
+        cl.enqueue_copy(device.queue, memory, content)
+    else:
+        cl.enqueue_copy(device.queue, memory, content, origin=(0, 0, 0), region=image_shape(piece))
+
+
+def download(device: Device, memory: Any, piece: Memory) -> np.ndarray:
+    """The content of a plain buffer; waits for everything asked for before."""
+    array = np.empty(piece.shape, piece.dtype)
+    if array.nbytes:
+        cl.enqueue_copy(device.queue, array, memory)
+    return array
+
+
+def copy(device: Device, source: Any, source_piece: Memory, target: Any, target_piece: Memory) -> None:
+    """Copy on the device; one of both may be a texture, or both."""
+    to_image, from_image = target_piece.scope != "global", source_piece.scope != "global"
+    if to_image and from_image:
+        region = image_shape(source_piece)
+        cl.enqueue_copy(device.queue, target, source, src_origin=(0, 0, 0), dest_origin=(0, 0, 0), region=region)
+    elif to_image:
+        cl.enqueue_copy(device.queue, target, source, offset=0, origin=(0, 0, 0), region=image_shape(target_piece))
+    elif from_image:
+        cl.enqueue_copy(device.queue, target, source, offset=0, origin=(0, 0, 0), region=image_shape(source_piece))
+    else:
+        cl.enqueue_copy(device.queue, target, source, byte_count=num_bytes(source_piece))
