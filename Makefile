@@ -3,16 +3,18 @@ PYTHON ?= python3.11
 VENV ?= .venv
 VENV_TRITON ?= .venv-triton
 VENV_PEERS ?= .venv-peers
+VENV_OPENVINO ?= .venv-openvino
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
 TRITON_INSTALLED := $(VENV_TRITON)/.installed
+OPENVINO_INSTALLED := $(VENV_OPENVINO)/.installed
 PEERS_INSTALLED := $(VENV_PEERS)/.installed
 MODE ?=
 BENCH ?=
 DEMO_MODES := $(foreach mode,$(MODE),--mode $(mode))
 
-.PHONY: run demo test test-offline test-online check bench clean models install install-dev peers
+.PHONY: run demo test test-offline test-online test-openvino check bench clean models install install-dev peers
 
 run: models ## serve config.yaml on http://127.0.0.1:8000
 	$(BIN)/python -m serve_app run config.yaml
@@ -33,6 +35,9 @@ test-offline: $(INSTALLED_DEV)
 test-online: $(INSTALLED_DEV) $(TRITON_INSTALLED)
 	$(BIN)/python -m pytest tests/integration/serving tests/e2e
 
+test-openvino: $(OPENVINO_INSTALLED) ## blocks on a second ONNX Runtime provider, which any x86-64 Linux machine can run
+	$(VENV_OPENVINO)/bin/python -m pytest tests/integration/backends
+
 check: $(INSTALLED_DEV) ## format, lint, types, who may import whom
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -49,7 +54,7 @@ bench: models $(PEERS_INSTALLED) ## every benchmark that needs no GPU; options o
 	$(BIN)/python -m benchmarks.serve --config config.yaml --peer-python $(VENV_PEERS)/bin/python $(BENCH)
 
 clean: ## remove environments, caches and split models
-	rm -rf $(VENV) $(VENV_TRITON) $(VENV_PEERS) models out build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis \
+	rm -rf $(VENV) $(VENV_TRITON) $(VENV_PEERS) $(VENV_OPENVINO) models out build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis \
 		.import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -70,6 +75,13 @@ $(INSTALLED_DEV): $(INSTALLED)
 $(TRITON_INSTALLED): tests/e2e/requirements.txt
 	$(PYTHON) -m venv $(VENV_TRITON)
 	$(VENV_TRITON)/bin/python -m pip install --quiet --requirement tests/e2e/requirements.txt
+	touch $@
+
+# one package of ONNX Runtime excludes the other
+$(OPENVINO_INSTALLED): constraints.txt
+	$(PYTHON) -m venv $(VENV_OPENVINO)
+	$(VENV_OPENVINO)/bin/python -m pip install --quiet --constraint constraints.txt onnxruntime-openvino onnx numpy \
+		ml_dtypes msgspec pydantic pytest pytest-asyncio pytest-timeout
 	touch $@
 
 # other servers that the live benchmark compares with, not ours to depend on

@@ -73,6 +73,9 @@ class ProductChain:
         """No values."""
         return values
 
+    def close(self) -> None:
+        """Nothing was loaded."""
+
 
 def _settings(*, is_pinned: bool) -> DeviceSettings:
     return DeviceSettings(mode="fifo", max_waiting=100_000, cores=(DEVICE_CORE,) if is_pinned else None)
@@ -102,7 +105,7 @@ def _serve_replica(name: str, socket_path: str, settings: DeviceSettings, pipe: 
         num_blocks, block_s, num_requests, one_by_one = order
         thread = DeviceThread(
             model=name,
-            chain=ProductChain(num_blocks, block_s),  # type: ignore[arg-type]
+            chain=ProductChain(num_blocks, block_s),
             block_times=BlockTimes((1e-3,) * num_blocks, 1e-3 * num_blocks),
             settings=settings,
             find_socket=lambda: Path(socket_path),

@@ -18,9 +18,9 @@ import onnx
 import onnxruntime as ort
 
 from split_tool.chain import feeds_to_ort
-from split_tool.errors import ModelRefusedError, NotEquivalentError
+from split_tool.errors import ModelRefusedError, NotEquivalentError, one_line
 from split_tool.inputs import load_samples
-from split_tool.sessions import Device, one_line, open_session, session_options
+from split_tool.sessions import Device, open_session, session_options
 from split_tool.source import Source, read_source
 from split_tool.values import from_ort
 from split_tool.verify import Comparison, with_seeds

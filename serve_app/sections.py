@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from deployments.runtime.settings import DeviceSettings
+from deployments.runtime.settings import DeviceKind, DeviceSettings
 from deployments.runtime.split_model import ModelSettings
 from deployments.scheduling.errors import SchedulingError
 from deployments.scheduling.policies.table import make_policy
@@ -43,8 +42,16 @@ class Section(BaseModel):
 class DeviceConfig(Section):
     """``device``: one device and what all its models share; state it once and refer to it by a YAML anchor."""
 
-    kind: Literal["cpu", "cuda"] = Field("cpu", description="What blocks run on.")
+    kind: DeviceKind = Field("cpu", description="What blocks run on.")
     index: int = Field(0, ge=0, description="Which GPU, or which logical CPU device.")
+    options: dict[str, str | int | float | bool] = Field(
+        default_factory=dict, description="Options of the execution provider, over those that are set for it."
+    )
+    allow_cpu_nodes: list[str] = Field(
+        default_factory=list, description="Names or operator types of nodes that may run on the processor instead."
+    )
+    memory_mb: int | None = Field(None, ge=1, description="Memory for all models of the device, MiB; null: all (CUDA).")
+    cache: str | None = Field(None, description="Folder for what is compiled for the device.")
     threads: int = Field(1, ge=1, description="CPU threads that run one block.")
     cores: list[int] | None = Field(None, description="Processor cores the device is pinned to, one per thread.")
     mode: str = Field("slo", description="dlir, oyst, bnst, fifo, parallel or slo.")
@@ -65,8 +72,10 @@ class DeviceConfig(Section):
 
     def to_settings(self) -> DeviceSettings:
         """The same for the runtime."""
-        stated = self.model_dump(exclude={"cores"})
-        return DeviceSettings(**stated, cores=None if self.cores is None else tuple(self.cores))
+        options = {
+            name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in self.options.items()
+        }
+        return msgspec.convert(self.model_dump() | {"options": options}, DeviceSettings)
 
 
 class QosConfig(Section):

@@ -11,7 +11,8 @@ from pathlib import Path
 import msgspec
 
 from deployments.runtime.allocator_actor import find_socket
-from deployments.runtime.blocks import PROVIDERS, BlockChain
+from deployments.runtime.backends.providers import PROVIDERS
+from deployments.runtime.backends.table import backend_of
 from deployments.runtime.inputs import sample_inputs
 from deployments.runtime.turns import TurnTaker
 from serve_app.unsplit import Unsplit
@@ -123,7 +124,7 @@ def _measured_ms(unsplit: Unsplit, plan: SplitPlan, folder: Path) -> float:
     if inputs is None:
         return _GUESS_MS
     device = unsplit.device
-    chain = BlockChain(plan, folder, device, is_split=False)
+    chain = backend_of(device).load(plan, folder, device, is_split=False)
     time_ms = _GUESS_MS
     with TurnTaker(f"load_{unsplit.model}", device, lambda: find_socket(device), priority=1) as taker:
         for _ in range(_NUM_RUNS):
@@ -146,7 +147,7 @@ def _whole_plan(unsplit: Unsplit, source: Source, time_ms: float) -> SplitPlan:
         time_ms=time_ms,
         file_bytes=unsplit.source.stat().st_size,
     )
-    device = Device(provider=PROVIDERS[unsplit.device.kind], num_threads=unsplit.device.threads)
+    device = Device(provider=PROVIDERS[unsplit.device.kind].name, num_threads=unsplit.device.threads)
     return SplitPlan(
         schema_version=SCHEMA_VERSION,
         model=unsplit.model,

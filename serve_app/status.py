@@ -76,6 +76,8 @@ STATUS_OF: dict[type[BaseException], Status] = {
     runtime.AllocatorUnreachableError: UNAVAILABLE,
     runtime.DeviceUnavailableError: UNAVAILABLE,
     runtime.LeaseOverdueError: UNAVAILABLE,
+    runtime.MemoryBudgetError: UNAVAILABLE,
+    runtime.NodesElsewhereError: UNAVAILABLE,
     runtime.ReplicaClosedError: UNAVAILABLE,
     runtime.DataRefusedError: BAD_REQUEST,
     BackPressureError: FULL,

@@ -8,12 +8,12 @@ from pathlib import Path
 import onnxruntime as ort
 
 from split_tool.chain import Chain, feeds_to_ort
-from split_tool.errors import OptionError
+from split_tool.errors import OptionError, one_line
 from split_tool.measure import Measurement, measure
 from split_tool.plan import WHOLE_MODEL_FILE, Proof, SplitPlan
 from split_tool.proving import compare
 from split_tool.samples import find_sampler
-from split_tool.sessions import Device, one_line, open_session, session_options
+from split_tool.sessions import Device, open_session, session_options
 from split_tool.source import Source, read_source
 from split_tool.values import Feeds
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 
 class SplitToolError(Exception):
     """Base of all errors of this package; the message says what to do."""
@@ -37,3 +39,11 @@ class FolderOccupiedError(SplitToolError):
 
 class InputsNotFoundError(SplitToolError):
     """No generated input was accepted by the model; somebody must give sample inputs."""
+
+
+def one_line(error: Exception) -> str:
+    """The text of an error in one line, at most 300 characters, without the runtime's own source locations."""
+    text = " ".join(str(error).split()).removeprefix("[ONNXRuntimeError] : ")
+    text = re.sub(r"^\d+ : [A-Z_]+ : ", "", text)
+    text = re.sub(r"/onnxruntime_src/\S+:\d+ .*?\) (?=[A-Z])", "", text)
+    return text if len(text) <= 300 else text[:297] + "..."

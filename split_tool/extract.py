@@ -8,11 +8,11 @@ from pathlib import Path
 from onnx import ModelProto, TensorProto, ValueInfoProto
 from onnx.external_data_helper import load_external_data_for_tensor, set_external_data
 
-from split_tool.errors import ModelRefusedError
+from split_tool.errors import ModelRefusedError, one_line
 from split_tool.graph import BlockParts
 from split_tool.plan import TensorSpec
 from split_tool.scope import Functions
-from split_tool.sessions import Target, one_line
+from split_tool.sessions import Target
 from split_tool.source import tensors_of
 from split_tool.values import value_info
 

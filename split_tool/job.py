@@ -8,13 +8,13 @@ from pathlib import Path
 import onnxruntime as ort
 
 from split_tool.chain import feeds_to_ort
-from split_tool.errors import OptionError
+from split_tool.errors import OptionError, one_line
 from split_tool.model_graph import cut_graph
 from split_tool.plan import SplitRequest
 from split_tool.progress import Report
 from split_tool.samples import find_sampler
 from split_tool.search import Bench
-from split_tool.sessions import Device, one_line, open_session, session_options
+from split_tool.sessions import Device, open_session, session_options
 from split_tool.source import Source
 from split_tool.values import Feeds
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +12,7 @@ from pathlib import Path
 import onnxruntime as ort
 from onnx import ModelProto, ValueInfoProto
 
-from split_tool.errors import ModelRefusedError
+from split_tool.errors import ModelRefusedError, one_line
 from split_tool.source import Source
 
 OPTIMISED_FILE = "optimised.onnx"
@@ -121,14 +120,6 @@ def run_session(
         return dict(zip(names, session.run_with_ort_values(list(names), taken), strict=True))
     except Exception as error:  # the runtime raises several unrelated classes
         raise ModelRefusedError(f"ONNX Runtime cannot run the model: {one_line(error)}") from error
-
-
-def one_line(error: Exception) -> str:
-    """The text of an error in one line, at most 300 characters, without the runtime's own source locations."""
-    text = " ".join(str(error).split()).removeprefix("[ONNXRuntimeError] : ")
-    text = re.sub(r"^\d+ : [A-Z_]+ : ", "", text)
-    text = re.sub(r"/onnxruntime_src/\S+:\d+ .*?\) (?=[A-Z])", "", text)
-    return text if len(text) <= 300 else text[:297] + "..."
 
 
 def user_target(source: Source) -> Target:

@@ -13,7 +13,7 @@ from typing import Literal
 from benchmarks.serve.errors import PeerMissingError
 from benchmarks.serve.peers.spec import PeerSpec
 from benchmarks.serve.subject import Subject
-from deployments.runtime.blocks import PROVIDERS
+from deployments.runtime.backends.providers import PROVIDERS
 from deployments.scheduling.modes import Mode, find_mode
 from serve_app.server import free_port, haproxy_environment, has_haproxy
 
@@ -94,7 +94,7 @@ def peer_spec(subject: Subject, *, port: int = 0, workers: int = 1) -> PeerSpec:
         host=HOST,
         port=port,
         models={model: str(path) for model, path in subject.files.items()},
-        provider=PROVIDERS[device.kind],
+        provider=PROVIDERS[device.kind].name,
         session_threads=device.threads,
         workers=workers,
         cores=None if device.cores is None else list(device.cores),

@@ -18,17 +18,18 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 import numpy as np
 
+from deployments.runtime.backends.interface import LoadedBlocks
 from deployments.runtime.block_times import BlockTimes
-from deployments.runtime.blocks import BlockChain, Values
 from deployments.runtime.device_page import DevicePage
 from deployments.runtime.errors import (
     AllocatorUnreachableError,
     BlockFailedError,
+    DataRefusedError,
     LeaseOverdueError,
     ProtocolMismatchError,
     ReplicaClosedError,
@@ -91,7 +92,7 @@ class _Job:
     def __init__(self, request: Request, inputs: Mapping[str, np.ndarray], on_result: Callable[[Result], None]) -> None:
         self.request = request
         self.inputs: Mapping[str, np.ndarray] | None = inputs
-        self.values: Values | None = None
+        self.values: Any = None  # the backend's
         self.on_result = on_result
         self.blocks_done = 0
         self.is_in_turn = False
@@ -119,7 +120,7 @@ class DeviceThread:
         self,
         *,
         model: str,
-        chain: BlockChain,
+        chain: LoadedBlocks[Any],
         block_times: BlockTimes,
         settings: DeviceSettings,
         find_socket: Callable[[], Path],
@@ -130,7 +131,7 @@ class DeviceThread:
 
         Args:
             model: Name of the model.
-            chain: Its loaded blocks.
+            chain: Its loaded blocks, which are closed with the thread.
             block_times: Where measured times go.
             settings: The device's settings, which the allocator must share.
             find_socket: Gives the path of the allocator's socket and starts the allocator where there is none; may
@@ -253,6 +254,7 @@ class DeviceThread:
                 self._connection.shut_down()
         self._thread.join()
         self._close_pages()
+        self._chain.close()
 
     def _close_pages(self) -> None:
         if self._mailbox is not None:
@@ -506,6 +508,7 @@ class DeviceThread:
                     return "yielded", None
                 page.begin(lease, job.blocks_done, now_ns)
         except Exception as error:
-            failure = BlockFailedError(f"block {job.blocks_done} of {self._model!r} failed: {error}")
+            kind = DataRefusedError if isinstance(error, DataRefusedError) else BlockFailedError
+            failure = kind(f"block {job.blocks_done} of {self._model!r} failed: {error}")
             failure.__cause__ = error
             return "failed", failure

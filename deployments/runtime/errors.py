@@ -14,6 +14,14 @@ class DeviceUnavailableError(RuntimeServingError):
     """The device asked for is not there, or ONNX Runtime gave another one."""
 
 
+class NodesElsewhereError(RuntimeServingError):
+    """ONNX Runtime runs nodes of a block on another device than the one asked for."""
+
+
+class MemoryBudgetError(RuntimeServingError):
+    """The model does not fit into what is left of the device's memory."""
+
+
 class PlanNotForDeviceError(RuntimeServingError):
     """The split plan was made for another execution provider or another processor."""
 

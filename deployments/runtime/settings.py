@@ -9,6 +9,8 @@ import msgspec
 
 from deployments.scheduling.modes import Mode, find_mode
 
+DeviceKind = Literal["cpu", "cuda", "tensorrt", "openvino", "migraphx", "qnn", "vitisai", "coreml", "dml", "webgpu"]
+
 SWITCH_INTERVAL_S = 0.0005
 """How long another thread may hold the interpreter lock that the allocator's or a device thread waits for; Python's own
 5 ms are a whole block."""
@@ -18,10 +20,15 @@ class DeviceSettings(msgspec.Struct, frozen=True, kw_only=True):
     """One device and how turns on it are granted; every replica of the device must state the same.
 
     Attributes:
-        kind: ``cpu`` or ``cuda``.
+        kind: What it is, and thereby what runs the blocks (``backends.table``).
         index: Which of them; CPU devices are logical.
         threads: Threads that run one block (CPU), at least 1.
         cores: Processor cores the device is pinned to, as many as ``threads``; None: not pinned.
+        options: Options of what runs the blocks, over its own (``backends.providers``), as texts.
+        allow_cpu_nodes: Names or operator types of nodes that may run on the processor; others are an error.
+        memory_mb: Memory that all models of the device may take together, MiB; None: what the device has, for CUDA, and
+            no bound for others.
+        cache: Folder for what is compiled for the device; None: ``dlir-serve`` in the user's cache folder.
         mode: Name in ``deployments.scheduling.modes.MODES``.
         policy: Name of a policy instead of the mode's own; None: the mode's.
         policy_options: Options of the policy, by name.
@@ -30,10 +37,14 @@ class DeviceSettings(msgspec.Struct, frozen=True, kw_only=True):
         lease_limit_s: A single turn without a boundary that lasts longer is reported, and its replica replaced.
     """
 
-    kind: Literal["cpu", "cuda"] = "cpu"
+    kind: DeviceKind = "cpu"
     index: int = 0
     threads: int = 1
     cores: tuple[int, ...] | None = None
+    options: dict[str, str] = {}
+    allow_cpu_nodes: tuple[str, ...] = ()
+    memory_mb: int | None = None
+    cache: str | None = None
     mode: str = "slo"
     policy: str | None = None
     policy_options: dict[str, float | int | bool | str] = {}

@@ -15,26 +15,19 @@ from uuid import uuid4
 
 import msgspec
 import numpy as np
-from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 from ray.exceptions import RayError
 
 from deployments.runtime.allocator_actor import explanation, find_socket
+from deployments.runtime.backends.table import backend_of
 from deployments.runtime.block_times import BlockTimes
-from deployments.runtime.blocks import PROVIDERS, BlockChain
 from deployments.runtime.device_thread import DeviceThread, Result
-from deployments.runtime.errors import (
-    BlockFailedError,
-    DataRefusedError,
-    DeadlineExceededError,
-    PlanNotForDeviceError,
-)
+from deployments.runtime.errors import DeadlineExceededError
 from deployments.runtime.inputs import check_inputs, sample_inputs
 from deployments.runtime.settings import SWITCH_INTERVAL_S, DeviceSettings
 from deployments.scheduling.errors import UnknownRequestError
 from deployments.scheduling.explanation import Explanation
 from deployments.scheduling.request import Request, RequestId
 from split_tool.plan import SplitPlan
-from split_tool.processor import processor_name_and_features
 
 logger = logging.getLogger(__name__)
 
@@ -122,14 +115,15 @@ class SplitModel:
         folder, is_split = self._folder, self._wants_blocks
         plan = SplitPlan.load(folder)
         plan.check_files(folder)
+        backend = backend_of(self._stated)
         if is_split:
-            _check_plan_fits(plan, self._stated)
+            backend.check_plan(plan, folder, self._stated)
         isolated_s = plan.isolated_ms / 1e3
         planned_s = tuple(block.time_ms / 1e3 for block in plan.blocks) if is_split else (isolated_s,)
         block_times = BlockTimes(planned_s, isolated_s)
         thread = DeviceThread(
             model=self.settings.model,
-            chain=BlockChain(plan, folder, self._stated, is_split=is_split),
+            chain=backend.load(plan, folder, self._stated, is_split=is_split),
             block_times=block_times,
             settings=self._stated,
             find_socket=lambda: find_socket(self._stated),
@@ -172,8 +166,8 @@ class SplitModel:
             InputRefusedError: If an input is missing, unknown, or of another dtype or shape.
             DeadlineExceededError: If ``timeout_s`` passed first.
             QueueFullError, RefusedError: If the allocator does not take the request.
-            DataRefusedError: If the values in the inputs are none that the model can take, so ONNX Runtime says.
-            BlockFailedError: If ONNX Runtime raised otherwise.
+            DataRefusedError: If the values in the inputs are none that the model can take.
+            BlockFailedError: If a block raised otherwise.
             ReplicaClosedError: If the replica shut down meanwhile.
         """
         return (await self._run(inputs, priority, timeout_s, deadline_s))[0]
@@ -225,10 +219,6 @@ class SplitModel:
                 f"the request took longer than its time-out of {timeout_s} s and was given up: send it again, with a "
                 "longer time-out or when the device is less busy"
             ) from error
-        except BlockFailedError as error:
-            if isinstance(error.__cause__, InvalidArgument):
-                raise DataRefusedError(str(error)) from error
-            raise
         finally:
             if not answer.done() or answer.cancelled():
                 loaded.thread.cancel(request.request_id)
@@ -340,22 +330,6 @@ class SplitModel:
             answer: Future[Outputs] = Future()
             loaded.thread.submit(self._make_request(loaded, None, None), inputs, partial(_settle, answer))
             answer.result()
-
-
-def _check_plan_fits(plan: SplitPlan, device: DeviceSettings) -> None:
-    wanted = PROVIDERS[device.kind]
-    again = "split the model again on this machine"
-    if plan.measured_on.provider != wanted:
-        raise PlanNotForDeviceError(
-            f"the plan of {plan.model!r} was made for {plan.measured_on.provider}, device {device.device} is {wanted}: "
-            f"{again}"
-        )
-    _, here = processor_name_and_features()
-    if plan.graph == "optimised" and device.kind == "cpu" and plan.measured_on.processor_features != here:
-        raise PlanNotForDeviceError(
-            f"the blocks of {plan.model!r} were laid out for a processor with "
-            f"{', '.join(plan.measured_on.processor_features)}; this one has {', '.join(here)}: {again}"
-        )
 
 
 def _settle(answer: Future[Outputs] | asyncio.Future[Outputs], result: Result) -> None:

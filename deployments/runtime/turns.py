@@ -14,7 +14,6 @@ from uuid import uuid4
 import numpy as np
 
 from deployments.runtime.block_times import BlockTimes
-from deployments.runtime.blocks import BlockChain
 from deployments.runtime.device_thread import DeviceThread, Result
 from deployments.runtime.settings import DeviceSettings
 from deployments.scheduling.errors import SchedulingError
@@ -47,6 +46,9 @@ class _Gate:
         """There is nothing to give."""
         return {}
 
+    def close(self) -> None:
+        """Nothing was loaded."""
+
 
 class TurnTaker:
     """Takes turns for one thread; a context manager that leaves the device at the end."""
@@ -77,7 +79,7 @@ class TurnTaker:
         self._times = BlockTimes((_FIRST_GUESS_S,), _FIRST_GUESS_S)
         self._thread = DeviceThread(
             model=name,
-            chain=cast(BlockChain, self._gate),
+            chain=self._gate,
             block_times=self._times,
             settings=settings,
             find_socket=find_socket,

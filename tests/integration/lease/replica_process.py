@@ -36,6 +36,9 @@ class NotingChain:
     def finish(self, values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         return values
 
+    def close(self) -> None:
+        pass
+
     def _note(self, event: str) -> None:
         os.write(self._file, f"{time.monotonic_ns()} {os.getpid()} {event}\n".encode())
 
@@ -45,7 +48,7 @@ def serve(pipe: Connection, socket_path: Path, settings: DeviceSettings, notes: 
     times_s = (BLOCK_S,) * num_blocks
     thread = DeviceThread(
         model=f"m{num_blocks}",
-        chain=NotingChain(num_blocks, notes),  # type: ignore[arg-type]
+        chain=NotingChain(num_blocks, notes),
         block_times=BlockTimes(times_s, sum(times_s)),
         settings=settings,
         find_socket=lambda: socket_path,

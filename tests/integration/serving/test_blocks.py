@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from deployments.runtime.blocks import BlockChain, Values
+from deployments.runtime.backends.onnx_sessions import BlockChain, Values
 from deployments.runtime.settings import DeviceSettings
 from split_tool.plan import SplitPlan
 from tests.models import random_input, whole_model_outputs

@@ -43,6 +43,9 @@ class SteppedChain:
     def finish(self, values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         return values
 
+    def close(self) -> None:
+        pass
+
     def wait_for_block(self) -> None:
         """Return once a block has begun that no earlier call has returned for."""
         assert self._began.acquire(timeout=LIMIT_S)
@@ -61,7 +64,7 @@ class Replica:
         times_s = (1.0,) * chain.num_blocks
         self.thread = DeviceThread(
             model=model,
-            chain=chain,  # type: ignore[arg-type]
+            chain=chain,
             block_times=BlockTimes(times_s, float(chain.num_blocks)),
             settings=world.settings,
             find_socket=world.find_socket,

@@ -1,8 +1,7 @@
-"""Blocks of one split model as ONNX Runtime sessions, with the intermediates kept as OrtValues on the device."""
+"""Blocks as ONNX Runtime sessions, with the intermediates kept as OrtValues on the device; a ``Backend``."""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,12 +9,13 @@ import numpy as np
 import onnxruntime as ort
 from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
-from deployments.runtime.errors import DeviceUnavailableError
+from deployments.runtime.backends.providers import PROVIDERS
+from deployments.runtime.backends.strict_session import open_session
+from deployments.runtime.errors import DataRefusedError, PlanNotForDeviceError
 from deployments.runtime.settings import DeviceSettings
 from deployments.runtime.values import to_numpy, to_ort
 from split_tool.plan import WHOLE_MODEL_FILE, SplitPlan
-
-PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
+from split_tool.processor import processor_name_and_features
 
 _MAX_FREE_BUFFER_SETS = 4
 
@@ -42,31 +42,68 @@ class Values:
         self.buffers = buffers
 
 
+def check_plan(plan: SplitPlan, _folder: Path, device: DeviceSettings) -> None:
+    """See ``Backend``: an optimised graph holds for one provider and kind of processor, the user's graph for all.
+
+    Block times of another device do no harm: they follow what is measured here from the warm-up on.
+    """
+    if plan.graph == "user":
+        return
+    wanted, made_for = PROVIDERS[device.kind].name, plan.measured_on
+    if made_for.provider != wanted:
+        raise PlanNotForDeviceError(
+            f"the blocks of {plan.model!r} come from a graph that was optimised for {made_for.provider}, device "
+            f"{device.device} is {wanted}: split the model again with '--graph user --force'"
+        )
+    _, here = processor_name_and_features()
+    if device.kind == "cpu" and made_for.processor_features != here:
+        raise PlanNotForDeviceError(
+            f"the blocks of {plan.model!r} were laid out for a processor with "
+            f"{', '.join(made_for.processor_features)}; this one has {', '.join(here)}: split the model again on this "
+            "machine"
+        )
+
+
+def memory_bytes(plan: SplitPlan, folder: Path, _device: DeviceSettings, *, is_split: bool) -> tuple[int, ...]:
+    """See ``Backend``: the weights, and what crosses the cut after the block, as often as it is kept for reuse.
+
+    What operators take while they run comes on top: ONNX Runtime does not tell it beforehand.
+    """
+    beside = {f"{block.file}.data" for block in plan.blocks}  # weights outside of a block's file
+    if not is_split:
+        files = [WHOLE_MODEL_FILE, *(file.path for file in plan.external_files if file.path not in beside)]
+        return (sum((folder / file).stat().st_size for file in files),)
+    sizes = {file.path: (folder / file.path).stat().st_size for file in plan.external_files if file.path in beside}
+    crossing = [cut.crossing_bytes or 0 for cut in plan.cuts] + [0]
+    return tuple(
+        block.file_bytes + sizes.get(f"{block.file}.data", 0) + _MAX_FREE_BUFFER_SETS * kept
+        for block, kept in zip(plan.blocks, crossing, strict=True)
+    )
+
+
+def load(plan: SplitPlan, folder: Path, device: DeviceSettings, *, is_split: bool) -> BlockChain:
+    """See ``Backend``; the whole model is loaded as plain ONNX Runtime would."""
+    return BlockChain(plan, folder, device, is_split=is_split)
+
+
 class BlockChain:
-    """The blocks of one model, loaded on one device; used by one thread at a time, for any number of requests."""
+    """The blocks of one model, loaded on one device; see ``LoadedBlocks``."""
 
     def __init__(self, plan: SplitPlan, folder: Path, settings: DeviceSettings, *, is_split: bool) -> None:
-        """Load the blocks, or the whole model as the only one.
-
-        Args:
-            plan: The model's split plan.
-            folder: Where its files lie.
-            settings: The device.
-            is_split: False loads the user's whole model, as plain ONNX Runtime would.
+        """Load the blocks; see ``load``.
 
         Raises:
-            DeviceUnavailableError: If ONNX Runtime does not give the provider asked for.
+            DeviceUnavailableError, NodesElsewhereError: See ``open_session``.
         """
-        self._device = settings.kind
-        self._index = settings.index if settings.kind != "cpu" else 0
-        if is_split:
-            files = [block.file for block in plan.blocks]
-            is_optimised = plan.graph == "optimised"
-        else:
-            files, is_optimised = [WHOLE_MODEL_FILE], False
-        if settings.threads > 1:
-            _share_threads(settings.threads)
-        self._sessions = [_open_session(folder / file, settings, is_optimised=is_optimised) for file in files]
+        self._memory = PROVIDERS[settings.kind].memory
+        self._index = settings.index if self._memory != "cpu" else 0
+        hashes = (
+            {block.file: block.sha256 for block in plan.blocks} if is_split else {WHOLE_MODEL_FILE: plan.source_sha256}
+        )
+        is_optimised = is_split and plan.graph == "optimised"
+        self._sessions = [
+            open_session(folder / file, sha256, settings, is_optimised=is_optimised) for file, sha256 in hashes.items()
+        ]
         self._input_names = [[value.name for value in session.get_inputs()] for session in self._sessions]
         self._output_names = [[value.name for value in session.get_outputs()] for session in self._sessions]
         self.output_names = tuple(dict.fromkeys(spec.name for spec in plan.outputs))
@@ -88,14 +125,15 @@ class BlockChain:
 
     def start(self, inputs: Mapping[str, np.ndarray]) -> Values:
         """The request's inputs on the device, as the values alive before block 0."""
-        alive = {name: to_ort(array, self._device, self._index) for name, array in inputs.items()}
+        alive = {name: to_ort(array, self._memory, self._index) for name, array in inputs.items()}
         return Values(alive, self._free_buffers.pop() if self._free_buffers else _Buffers(self.num_blocks))
 
     def run_block(self, block: int, values: Values) -> None:
         """Run one block: its outputs join the values alive, what nobody needs any more leaves them.
 
         Raises:
-            Exception: Whatever ONNX Runtime raises.
+            DataRefusedError: If the request's values are to blame.
+            Exception: Whatever else ONNX Runtime raises.
         """
         alive, buffers = values.alive, values.buffers
         binding = buffers.bindings[block]
@@ -114,7 +152,7 @@ class BlockChain:
             alive.pop(name, None)
 
     def _categorised(self, error: RuntimeError, block: int, alive: dict[str, ort.OrtValue]) -> Exception:
-        """The error of a block, as ``InvalidArgument`` if the request's values are to blame.
+        """The error of a block, as ``DataRefusedError`` if the request's values are to blame.
 
         ONNX Runtime leaves the category out where it runs with bindings: this runs the block once more without.
         """
@@ -122,8 +160,7 @@ class BlockChain:
         try:
             self._sessions[block].run_with_ort_values(self._output_names[block], feeds)
         except InvalidArgument as refusal:
-            categorised: Exception = refusal
-            return categorised
+            return DataRefusedError(str(refusal))
         except Exception:
             return error
         return error
@@ -137,6 +174,11 @@ class BlockChain:
             self._free_buffers.append(values.buffers)
         return outputs
 
+    def close(self) -> None:
+        """Drop the sessions and the memory kept for requests."""
+        self._sessions.clear()
+        self._free_buffers.clear()
+
     def _bind(self, block: int, values: Values) -> ort.IOBinding:
         """A new binding of everything; it is kept once the block has memory for all that it shares with others."""
         buffers = values.buffers
@@ -146,7 +188,7 @@ class BlockChain:
             if name in buffers.tensors:
                 binding.bind_ortvalue_output(name, buffers.tensors[name])
             else:
-                binding.bind_output(name, self._device, self._index)
+                binding.bind_output(name, self._memory, self._index)
         if self._can_keep_binding[block] and all(name in buffers.tensors for name in self._buffered[block]):
             buffers.bindings[block] = binding
         return binding
@@ -162,56 +204,7 @@ class BlockChain:
             if name in self.output_names:
                 binding.bind_output(name, "cpu")
             else:
-                binding.bind_output(name, self._device, self._index)
-
-
-def _open_session(path: Path, settings: DeviceSettings, *, is_optimised: bool) -> ort.InferenceSession:
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = settings.threads
-    options.inter_op_num_threads = 1
-    options.use_per_session_threads = settings.threads == 1
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    options.add_session_config_entry("session.inter_op.allow_spinning", "0")
-    options.log_severity_level = 3
-    if settings.kind == "cpu":
-        _register_shared_arena()
-        options.add_session_config_entry("session.use_env_allocators", "1")
-    if is_optimised:
-        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    wanted = PROVIDERS[settings.kind]
-    if wanted not in ort.get_available_providers():
-        raise DeviceUnavailableError(
-            f"device {settings.device} needs {wanted}, this ONNX Runtime has {ort.get_available_providers()}: install "
-            "onnxruntime-gpu and a CUDA driver, or set kind: cpu"
-        )
-    provider_options = [{"device_id": str(settings.index)}] if settings.kind == "cuda" else [{}]
-    session = ort.InferenceSession(
-        path, options, providers=[wanted], provider_options=provider_options, enable_fallback=0
-    )
-    if session.get_providers()[0] != wanted:
-        raise DeviceUnavailableError(
-            f"device {settings.device} needs {wanted}, but ONNX Runtime gave {session.get_providers()} for "
-            f"{path.name}: check the CUDA driver and libraries, or set kind: cpu"
-        )
-    return session
-
-
-@functools.cache
-def _register_shared_arena() -> None:
-    """One memory arena for all sessions of this process: what one block frees is warm when the next one asks."""
-    memory = ort.OrtMemoryInfo("Cpu", ort.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, ort.OrtMemType.DEFAULT)
-    ort.create_and_register_allocator(memory, None)
-
-
-_num_shared_threads: int | None = None
-
-
-def _share_threads(num_threads: int) -> None:
-    """One thread pool for all sessions of this process; ONNX Runtime takes its size once, before the first session."""
-    global _num_shared_threads
-    if _num_shared_threads is None:
-        ort.set_global_thread_pool_sizes(num_threads, 1)
-        _num_shared_threads = num_threads
+                binding.bind_output(name, self._memory, self._index)
 
 
 def _names_of_fixed_size(sessions: list[ort.InferenceSession]) -> set[str]:

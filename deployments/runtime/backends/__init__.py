@@ -1,0 +1,1 @@
+"""What runs blocks on a device: one file per runtime behind one interface (``interface.py``), see ``table.py``."""
