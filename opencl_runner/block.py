@@ -11,7 +11,7 @@ import pyopencl as cl
 
 from opencl_runner.device import Device
 from opencl_runner.errors import CompiledPlanInvalidError
-from opencl_runner.memory import allocate, copy, num_bytes, upload
+from opencl_runner.memory import allocate, copy, upload
 from opencl_runner.plan import KERNELS_FILE, WEIGHTS_FILE, Copy, Launch, Launches, Memory
 from opencl_runner.programs import ProgramCache, build
 
@@ -49,7 +49,7 @@ class Block:
     @property
     def memory_bytes(self) -> int:
         """Device memory of weights and intermediates, without inputs and outputs."""
-        return sum(num_bytes(self.launches.memory[number]) for number in self._own)
+        return sum(self.launches.memory[number].num_bytes for number in self._own)
 
     def piece(self, name: str) -> Memory:
         """What memory an input or output is."""

@@ -25,17 +25,12 @@ def image_shape(piece: Memory) -> tuple[int, int, int]:
     return math.prod(piece.shape[axis:-1]), piece.shape[axis - 1], math.prod(piece.shape[: axis - 1])
 
 
-def num_bytes(piece: Memory) -> int:
-    """Size of its elements."""
-    return math.prod(piece.shape) * np.dtype(piece.dtype).itemsize
-
-
 def allocate(device: Device, piece: Memory) -> Any:
     """New memory of this kind; its content is undefined."""
     if piece.scope == "global":
-        return cl.Buffer(device.context, cl.mem_flags.READ_WRITE, max(num_bytes(piece), 1))
+        return cl.Buffer(device.context, cl.mem_flags.READ_WRITE, max(piece.num_bytes, 1))
     texel = cl.ImageFormat(cl.channel_order.RGBA, cl.channel_type.FLOAT)
-    return cl.Image(device.context, cl.mem_flags.READ_WRITE, texel, shape=image_shape(piece), is_array=True)
+    return cl.create_image(device.context, cl.mem_flags.READ_WRITE, texel, shape=image_shape(piece), is_array=True)
 
 
 def upload(device: Device, memory: Any, piece: Memory, array: np.ndarray) -> None:
@@ -58,7 +53,12 @@ def download(device: Device, memory: Any, piece: Memory) -> np.ndarray:
 def copy(device: Device, source: Any, source_piece: Memory, target: Any, target_piece: Memory) -> None:
     """Copy on the device; one of both may be a texture, or both."""
     to_image, from_image = target_piece.scope != "global", source_piece.scope != "global"
-    if to_image and from_image:
+    if to_image and from_image and image_shape(source_piece) != image_shape(target_piece):
+        between_piece = Memory(shape=source_piece.shape, dtype=source_piece.dtype)
+        between = allocate(device, between_piece)
+        copy(device, source, source_piece, between, between_piece)
+        copy(device, between, between_piece, target, target_piece)
+    elif to_image and from_image:
         region = image_shape(source_piece)
         cl.enqueue_copy(device.queue, target, source, src_origin=(0, 0, 0), dest_origin=(0, 0, 0), region=region)
     elif to_image:
@@ -66,4 +66,4 @@ def copy(device: Device, source: Any, source_piece: Memory, target: Any, target_
     elif from_image:
         cl.enqueue_copy(device.queue, target, source, offset=0, origin=(0, 0, 0), region=image_shape(source_piece))
     else:
-        cl.enqueue_copy(device.queue, target, source, byte_count=num_bytes(source_piece))
+        cl.enqueue_copy(device.queue, target, source, byte_count=source_piece.num_bytes)

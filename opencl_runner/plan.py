@@ -6,10 +6,12 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Literal, TypeVar
 
 import msgspec
+import numpy as np
 
 from opencl_runner.errors import CompiledPlanInvalidError, CompiledPlanNotFoundError
 
@@ -39,6 +41,11 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     shape: tuple[int, ...]
     dtype: str
     scope: str = "global"
+
+    @property
+    def num_bytes(self) -> int:
+        """Size of its elements."""
+        return math.prod(self.shape) * np.dtype(self.dtype).itemsize
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="launch"):

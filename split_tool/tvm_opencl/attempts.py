@@ -16,8 +16,8 @@ from opencl_runner.checking import MAX_REL_ERROR, error_of
 from opencl_runner.device import Device
 from opencl_runner.errors import OpenClError
 from opencl_runner.plan import Launches
+from split_tool.errors import one_line
 from split_tool.plan import SplitPlan
-from split_tool.sessions import one_line
 from split_tool.tvm_opencl.compiler import Compiler
 from split_tool.tvm_opencl.jobs import Algorithm, Job, Made
 from split_tool.tvm_opencl.measuring import time_convolution

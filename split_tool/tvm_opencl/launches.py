@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -220,9 +219,7 @@ def share_memory(launches: Launches, constants: dict[int, np.ndarray]) -> tuple[
 
 
 def _kind(piece: Memory) -> object:
-    if piece.scope != "global":
-        return piece
-    return math.prod(piece.shape) * np.dtype(piece.dtype).itemsize
+    return piece if piece.scope != "global" else piece.num_bytes
 
 
 def _numbers(step: Launch | Copy) -> tuple[int, ...]:

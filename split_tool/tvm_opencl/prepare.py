@@ -10,8 +10,7 @@ import onnx
 import onnxruntime as ort
 from onnx import ModelProto, NodeProto, helper
 
-from split_tool.errors import ModelRefusedError
-from split_tool.sessions import one_line
+from split_tool.errors import ModelRefusedError, one_line
 
 
 def prepare(file: Path, shapes: Mapping[str, tuple[int, ...]]) -> ModelProto:

@@ -15,7 +15,7 @@ import numpy as np
 import tvm
 
 from opencl_runner.plan import KERNELS_FILE, LAUNCHES_FILE, WEIGHTS_FILE
-from split_tool.sessions import one_line
+from split_tool.errors import one_line
 from split_tool.tvm_opencl.convolutions import Convolutions
 from split_tool.tvm_opencl.jobs import Job, Made
 from split_tool.tvm_opencl.kernels import generate
