@@ -75,7 +75,7 @@ class Attempts:
         compiler: Makes them.
         options: How.
         scratch: Folder for what is tried.
-        measured_ms: Times of convolutions by shape and algorithm, as far as they were measured.
+        measured_ms: Times of convolutions by target and shape, and by algorithm, as far as they were measured.
     """
 
     plan: SplitPlan
@@ -145,7 +145,8 @@ class Attempts:
     def _faster(self, target: Target, key: str) -> Algorithm:
         """The faster algorithm for a convolution on the device; each shape is measured once."""
         assert self.device is not None
-        if key not in self.measured_ms:
-            self.measured_ms[key] = time_convolution(key, target, self.device, self.compiler, self.scratch)
-        times = self.measured_ms[key]
+        name = f"{target.name} {key}"
+        if name not in self.measured_ms:
+            self.measured_ms[name] = time_convolution(key, target, self.device, self.compiler, self.scratch)
+        times = self.measured_ms[name]
         return "winograd" if times.get("winograd", math.inf) < times.get("direct", math.inf) else "direct"

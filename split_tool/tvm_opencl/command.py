@@ -106,4 +106,4 @@ def _print(compiled: CompiledPlan, *, as_json: bool) -> None:
         for reason in block.reasons:
             print(f"    not on {reason}")
     for shape, times in compiled.measured_ms.items():
-        print(f"  convolution {shape}: " + ", ".join(f"{name} {time_ms:.2f} ms" for name, time_ms in times.items()))
+        print(f"  convolution for {shape}: " + ", ".join(f"{name} {time_ms:.2f} ms" for name, time_ms in times.items()))

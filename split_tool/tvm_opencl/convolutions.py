@@ -15,6 +15,7 @@ from split_tool.tvm_opencl.jobs import Algorithm
 from split_tool.tvm_opencl.targets import Target
 
 TEXTURE_LAYOUT = ["NCHW4c", "OIHW4o", "NCHW4c"]
+PLAIN_LAYOUT = ["NCHW", "OIHW", "NCHW"]  # left open, a convolution would take its input's layout and fail
 _TILE, _KERNEL = 4, 3
 
 
@@ -31,12 +32,12 @@ class Convolutions:
 
     def layout(self, call: Any) -> dict[str, list[str]]:
         """For TVM's ``ConvertLayout``: textures for dense convolutions whose channels fill texels."""
-        if call.op.name != "relax.nn.conv2d" or self._wants_winograd(call):
+        if call.op.name != "relax.nn.conv2d":
             return {}
         out_channels, in_channels = _sizes(call.args[1])[:2]
-        if int(call.attrs.groups) != 1 or in_channels % 4 or out_channels % 4:
-            return {}
-        return {"relax.nn.conv2d": TEXTURE_LAYOUT}
+        fills_texels = int(call.attrs.groups) == 1 and in_channels % 4 == 0 and out_channels % 4 == 0
+        is_texture = fills_texels and not self._wants_winograd(call)
+        return {"relax.nn.conv2d": TEXTURE_LAYOUT if is_texture else PLAIN_LAYOUT}
 
     def legalize(self, builder: Any, call: Any) -> Any:
         """For TVM's ``LegalizeOps``: the computation of one ``relax.nn.conv2d``."""

@@ -57,6 +57,7 @@ class _Recorder:
         self.values: dict[Any, Any] = {}  # by TVM's variable: a number of memory, or a list of them
 
     def new(self, piece: Memory) -> int:
+        """The number of one more piece of memory."""
         self.memory.append(piece)
         return len(self.memory) - 1
 
@@ -80,7 +81,7 @@ class _Recorder:
         if operator == "relax.call_tir":
             self.values[variable] = self._call(variable, value)
         elif operator == "relax.reshape":
-            self.values[variable] = self._view(variable, self._find(value.args[0]))
+            self.values[variable] = self._view(self._find(value.args[0]))
         elif operator in ("relax.to_vdevice", "relax.hint_on_device"):
             (source,) = self.numbers_of(value.args[0])
             target = self.new(_memory_of(variable.ty))
@@ -106,7 +107,7 @@ class _Recorder:
             return self.values[value]
         raise UnsupportedByCompilerError(f"TVM leaves a {kind} to its own runtime")
 
-    def _view(self, variable: Any, source: int) -> int:
+    def _view(self, source: int) -> int:
         """A reshaped value lies where it lay."""
         if self.memory[source].scope != "global":
             raise UnsupportedByCompilerError("a texture cannot be reshaped in place")

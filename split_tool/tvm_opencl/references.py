@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from split_tool.chain import Chain, feeds_to_ort
+from split_tool.errors import one_line
 from split_tool.plan import SplitPlan
 from split_tool.samples import find_sampler
-from split_tool.sessions import Device, one_line
+from split_tool.sessions import Device
 from split_tool.values import Feeds
 
 SEED = 1

@@ -85,7 +85,8 @@ class CompiledStore:
         self._stay_below()
 
     def _stay_below(self) -> None:
-        entries = sorted((p for p in self._folder.iterdir() if p.is_dir()), key=lambda path: path.stat().st_mtime)
+        entries = [file.parent for file in self._folder.glob(f"*/{_ENTRY_FILE}")]
+        entries.sort(key=lambda path: path.stat().st_mtime)
         sizes = {path: sum(file.stat().st_size for file in path.iterdir()) for path in entries}
         for path in entries[:-1]:
             if sum(sizes.values()) <= self._max_bytes:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import onnx
 import pyopencl as cl
 import pytest
 
 from opencl_runner.plan import PROGRAMS_FOLDER, find_compiled
 from opencl_runner.programs import ProgramCache, build
-from opencl_runner.warming import warm
 from split_tool import split
+from split_tool.__main__ import main
 from split_tool.tvm_opencl.attempts import Options
 from split_tool.tvm_opencl.compiling import compile_plan
 from split_tool.tvm_opencl.store import CompiledStore
@@ -54,12 +55,12 @@ def test_the_store_of_blocks_stays_below_its_size(plan_folder: Path, tmp_path: P
     assert [path.name for path in (tmp_path / "small").iterdir()] == ["b" * 64]
 
 
-def test_warming_stores_programs_that_the_next_start_takes(plan_folder: Path, device: Any) -> None:
-    compile_plan(plan_folder, "opencl", Options())
+def test_warming_stores_programs_that_the_next_start_takes(
+    plan_folder: Path, device: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compile", str(plan_folder), "--backend", "tvm", "--warm", "--json"]) == 0
+    assert msgspec.json.decode(capsys.readouterr().out)["blocks"][0]["served_by"] == "buffers"
     folder = find_compiled(plan_folder, "opencl")
-    lines: list[str] = []
-    warm(folder, 0, lines.append)
-    assert len(lines) == 1
     source = (folder / "block_00" / "kernels.cl").read_text()
     assert ProgramCache(folder / PROGRAMS_FOLDER).take(source, device) is not None
 

@@ -140,3 +140,18 @@ def test_a_plan_cut_from_the_optimised_graph_is_refused_with_the_way_out(tmp_pat
     folder = make_plan(toys.dense(), tmp_path, "dense", graph="optimised", blocks=1)
     with pytest.raises(PlanNotCompilableError, match="--graph user"):
         compile_plan(folder, "opencl", Options())
+
+
+def test_where_convolutions_are_measured_the_faster_algorithm_is_taken(device: Any, tmp_path: Path) -> None:
+    folder = make_plan(toys.dense(), tmp_path, "dense", blocks=1)
+    compiled = compile_plan(folder, "opencl", Options(convolutions="measure"))
+    (times,) = compiled.measured_ms.values()
+    assert set(times) == {"direct", "winograd"}
+    assert compiled.blocks[0].winograd == (times["winograd"] < times["direct"])
+
+
+def test_a_block_that_takes_the_compiler_too_long_goes_to_onnx_runtime(tmp_path: Path) -> None:
+    folder = make_plan(toys.dense(), tmp_path, "dense", blocks=1)
+    (block,) = compile_plan(folder, "opencl", Options(limit_s=0.01)).blocks
+    assert block.served_by == "onnxruntime"
+    assert "was ended after" in block.reasons[0]
