@@ -143,7 +143,7 @@ class CompiledPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         input_shapes: The only shapes that it takes, by the model's inputs.
         checked_on: Platform, device and driver that every block was checked on; None: no device was there.
         blocks: One for each block of the split plan.
-        measured_ms: Times of convolutions by target and shape, and by algorithm, where the algorithm was chosen by measuring.
+        measured_ms: Times of convolutions by target and shape, and by algorithm, where they decided on the algorithm.
     """
 
     schema_version: int

@@ -59,11 +59,9 @@ class Convolutions:
             )
         if groups == 1:
             return builder.call_te(topi.nn.conv2d_nchw, data, weights, *window, primfunc_name_hint="conv2d_direct")
-        if groups == channels:
-            by_channel = relax.op.reshape(weights, (channels, -1, *_sizes(weights)[2:]))
-            by_channel = builder.normalize(by_channel)
+        if groups == channels == _sizes(weights)[0]:
             return builder.call_te(
-                topi.nn.depthwise_conv2d_nchw, data, by_channel, *window, primfunc_name_hint="conv2d_depthwise"
+                topi.nn.depthwise_conv2d_nchw, data, weights, *window, primfunc_name_hint="conv2d_depthwise"
             )
         return builder.call_te(
             topi.nn.group_conv2d_nchw, data, weights, *window, groups, primfunc_name_hint="conv2d_grouped"
