@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -11,26 +10,13 @@ import pyopencl as cl
 from opencl_runner.device import Device
 from opencl_runner.plan import Memory
 
-CHANNELS = 4
-
-
-def image_shape(piece: Memory) -> tuple[int, int, int]:
-    """Width, height and number of layers of a texture, in texels.
-
-    The compiler's rule: the axis before which the shape is cut depends on the scope; what follows it (but for the
-    channels) is the width, the axis before it the height, the rest layers.
-    """
-    rank = len(piece.shape)
-    axis = {"global.texture": rank - 2, "global.texture-weight": 1, "global.texture-nhwc": 2}[piece.scope]
-    return math.prod(piece.shape[axis:-1]), piece.shape[axis - 1], math.prod(piece.shape[: axis - 1])
-
 
 def allocate(device: Device, piece: Memory) -> Any:
     """New memory of this kind; its content is undefined."""
     if piece.scope == "global":
         return cl.Buffer(device.context, cl.mem_flags.READ_WRITE, max(piece.num_bytes, 1))
     texel = cl.ImageFormat(cl.channel_order.RGBA, cl.channel_type.FLOAT)
-    return cl.create_image(device.context, cl.mem_flags.READ_WRITE, texel, shape=image_shape(piece), is_array=True)
+    return cl.create_image(device.context, cl.mem_flags.READ_WRITE, texel, shape=piece.image_shape, is_array=True)
 
 
 def upload(device: Device, memory: Any, piece: Memory, array: np.ndarray) -> None:
@@ -39,7 +25,7 @@ def upload(device: Device, memory: Any, piece: Memory, array: np.ndarray) -> Non
     if piece.scope == "global":
         cl.enqueue_copy(device.queue, memory, content)
     else:
-        cl.enqueue_copy(device.queue, memory, content, origin=(0, 0, 0), region=image_shape(piece))
+        cl.enqueue_copy(device.queue, memory, content, origin=(0, 0, 0), region=piece.image_shape)
 
 
 def download(device: Device, memory: Any, piece: Memory) -> np.ndarray:
@@ -53,17 +39,17 @@ def download(device: Device, memory: Any, piece: Memory) -> np.ndarray:
 def copy(device: Device, source: Any, source_piece: Memory, target: Any, target_piece: Memory) -> None:
     """Copy on the device; one of both may be a texture, or both."""
     to_image, from_image = target_piece.scope != "global", source_piece.scope != "global"
-    if to_image and from_image and image_shape(source_piece) != image_shape(target_piece):
+    if to_image and from_image and source_piece.image_shape != target_piece.image_shape:
         between_piece = Memory(shape=source_piece.shape, dtype=source_piece.dtype)
         between = allocate(device, between_piece)
         copy(device, source, source_piece, between, between_piece)
         copy(device, between, between_piece, target, target_piece)
     elif to_image and from_image:
-        region = image_shape(source_piece)
+        region = source_piece.image_shape
         cl.enqueue_copy(device.queue, target, source, src_origin=(0, 0, 0), dest_origin=(0, 0, 0), region=region)
     elif to_image:
-        cl.enqueue_copy(device.queue, target, source, offset=0, origin=(0, 0, 0), region=image_shape(target_piece))
+        cl.enqueue_copy(device.queue, target, source, offset=0, origin=(0, 0, 0), region=target_piece.image_shape)
     elif from_image:
-        cl.enqueue_copy(device.queue, target, source, offset=0, origin=(0, 0, 0), region=image_shape(source_piece))
+        cl.enqueue_copy(device.queue, target, source, offset=0, origin=(0, 0, 0), region=source_piece.image_shape)
     else:
         cl.enqueue_copy(device.queue, target, source, byte_count=source_piece.num_bytes)

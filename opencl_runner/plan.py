@@ -47,6 +47,17 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         """Size of its elements."""
         return math.prod(self.shape) * np.dtype(self.dtype).itemsize
 
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """Width, height and number of layers of a texture, in texels.
+
+        The compiler's rule: the axis before which the shape is cut depends on the scope; what follows it (but for the
+        channels) is the width, the axis before it the height, the rest layers.
+        """
+        rank = len(self.shape)
+        axis = {"global.texture": rank - 2, "global.texture-weight": 1, "global.texture-nhwc": 2}[self.scope]
+        return math.prod(self.shape[axis:-1]), self.shape[axis - 1], math.prod(self.shape[: axis - 1])
+
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="launch"):
     """One kernel run.
