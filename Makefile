@@ -7,6 +7,7 @@ VENV_OPENVINO ?= .venv-openvino
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
+INSTALLED_TVM := $(VENV)/.installed-tvm
 TRITON_INSTALLED := $(VENV_TRITON)/.installed
 OPENVINO_INSTALLED := $(VENV_OPENVINO)/.installed
 PEERS_INSTALLED := $(VENV_PEERS)/.installed
@@ -14,7 +15,7 @@ MODE ?=
 BENCH ?=
 DEMO_MODES := $(foreach mode,$(MODE),--mode $(mode))
 
-.PHONY: run demo test test-offline test-online test-openvino check bench clean models install install-dev peers
+.PHONY: run demo test test-offline test-online test-tvm test-openvino check bench clean models install install-dev install-tvm peers
 
 run: models ## serve config.yaml on http://127.0.0.1:8000
 	$(BIN)/python -m serve_app run config.yaml
@@ -38,6 +39,9 @@ test-online: $(INSTALLED_DEV) $(TRITON_INSTALLED)
 test-openvino: $(OPENVINO_INSTALLED) ## blocks on a second ONNX Runtime provider, which any x86-64 Linux machine can run
 	$(VENV_OPENVINO)/bin/python -m pytest tests/integration/backends
 
+test-tvm: $(INSTALLED_TVM) ## tests of the compiler for OpenCL and of what it makes, on PoCL: 100 MB to install
+	$(BIN)/python -m pytest -p no:cacheprovider tests/opencl
+
 check: $(INSTALLED_DEV) ## format, lint, types, who may import whom
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -60,6 +64,7 @@ clean: ## remove environments, caches and split models
 
 install: $(INSTALLED)
 install-dev: $(INSTALLED_DEV)
+install-tvm: $(INSTALLED_TVM)
 peers: $(PEERS_INSTALLED)
 
 $(INSTALLED): pyproject.toml constraints.txt
@@ -69,6 +74,10 @@ $(INSTALLED): pyproject.toml constraints.txt
 
 $(INSTALLED_DEV): $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+$(INSTALLED_TVM): $(INSTALLED_DEV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,tvm,pocl]'
 	touch $@
 
 # tritonclient pins a protobuf that Ray cannot use: it gets an environment of its own

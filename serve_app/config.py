@@ -275,9 +275,9 @@ def _faults_between(stated: list[tuple[str, DeviceSettings]]) -> list[str]:
     first_of_device: dict[str, tuple[str, DeviceSettings]] = {}
     for name, settings in stated:
         first_name, first = first_of_device.setdefault(settings.device, (name, settings))
-        if first != settings:
+        if difference := first.differences(settings):
             faults.append(
                 f"device {settings.device}: {first_name} and {name} disagree on what all models of a device share "
-                f"({first.differences(settings)}): state it once and refer to it by a YAML anchor"
+                f"({difference}): state it once and refer to it by a YAML anchor"
             )
     return faults

@@ -53,6 +53,9 @@ class LiveDeviceConfig(Section):
 class DeviceConfig(LiveDeviceConfig):
     """``device``: one device and what all its models share; state it once and refer to it by a YAML anchor."""
 
+    name: str | None = Field(
+        None, pattern=NAME_PATTERN, description="One name for a device that models use in several ways (kinds)."
+    )
     kind: DeviceKind = Field("cpu", description="What blocks run on.")
     index: int = Field(0, ge=0, description="Which GPU, or which logical CPU device.")
     options: dict[str, str | int | float | bool] = Field(

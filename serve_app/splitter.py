@@ -55,6 +55,11 @@ class Splitter:
             SplitToolError: If the model cannot be read.
             RuntimeServingError: If its device is not there.
         """
+        if self._unsplit.device.kind not in PROVIDERS:
+            raise ModelRefusedError(
+                f"device {self._unsplit.device.device} runs compiled blocks only: split {self._unsplit.source} with "
+                "'python -m split_tool split --graph user' into the repository and compile it (docs/tvm.md)"
+            )
         if self._is_split():
             return str(self._blocks)
         with self._lock:

@@ -1,4 +1,4 @@
-"""Command line: ``python -m split_tool split | show | verify | compare | plot | zoo``."""
+"""Command line: ``python -m split_tool split | show | verify | compare | plot | zoo | compile | warm``."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from rich.console import Console
 
 from split_tool.errors import OptionError, SplitToolError
 from split_tool.plan import SplitPlan
+from split_tool.tvm_opencl.command import add_compile_command, add_warm_command
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -83,6 +84,9 @@ def _parser() -> argparse.ArgumentParser:
     zoo.add_argument("--max-block-ms", type=float, metavar="X", help="longest block (default: the tool chooses)")
     zoo.add_argument("--json", action="store_true", help="print the plans as a JSON list")
     zoo.set_defaults(run=_zoo)
+
+    add_compile_command(commands.add_parser("compile", help="compile the blocks of a plan for an OpenCL device (TVM)"))
+    add_warm_command(commands.add_parser("warm", help="let the driver build compiled blocks now, for fast starts"))
 
     plot = commands.add_parser("plot", help="draw a plan: block times, bytes at the cuts, trade-off curve")
     plot.add_argument("folder", type=Path, metavar="DIR")

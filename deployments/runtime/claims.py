@@ -40,11 +40,11 @@ class Claims:
                 message=f"the allocator speaks version {PROTOCOL_VERSION}, the replica version {hello.version}: "
                 "stop the old cluster first",
             )
-        if hello.settings != self.stated:
+        if difference := hello.settings.differences(self.stated):
             return Refused(
                 reason="settings",
                 message=f"model {hello.model!r} states other settings for device {self.stated.device} than the "
-                f"models that are there: {hello.settings.differences(self.stated)}. State them once for all models "
+                f"models that are there: {difference}. State them once for all models "
                 "of a device; to change them, stop the models of the device first",
             )
         return None
@@ -54,8 +54,8 @@ class Claims:
         """How the claims disagree, for people; empty if they agree."""
         (first_owner, first), *others = self._claims.items() or [("", self.in_force)]
         for owner, settings in others:
-            if settings != first:
-                return f"{first_owner} and {owner} disagree: {first.differences(settings)}"
+            if difference := first.differences(settings):
+                return f"{first_owner} and {owner} disagree: {difference}"
         return ""
 
     def _settle(self) -> None:

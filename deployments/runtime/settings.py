@@ -9,7 +9,12 @@ import msgspec
 
 from deployments.scheduling.modes import Mode, find_mode
 
-DeviceKind = Literal["cpu", "cuda", "tensorrt", "openvino", "migraphx", "qnn", "vitisai", "coreml", "dml", "webgpu"]
+DeviceKind = Literal[
+    "cpu", "cuda", "tensorrt", "openvino", "migraphx", "qnn", "vitisai", "coreml", "dml", "webgpu", "opencl"
+]
+
+_OF_EACH_MODEL = ("kind", "index", "threads", "cores", "options", "allow_cpu_nodes", "cache")
+"""What models of a device with a name of its own may state differently: how each runs its blocks."""
 
 SWITCH_INTERVAL_S = 0.0005
 """How long another thread may hold the interpreter lock that the allocator's or a device thread waits for; Python's own
@@ -20,6 +25,8 @@ class DeviceSettings(msgspec.Struct, frozen=True, kw_only=True):
     """One device and how turns on it are granted; every replica of the device must state the same.
 
     Attributes:
+        name: Name of the device where models use it in several ways, for example a processor through ONNX Runtime and
+            through OpenCL; None: by kind and index.
         kind: What it is, and thereby what runs the blocks (``backends.table``).
         index: Which of them; CPU devices are logical.
         threads: Threads that run one block (CPU), at least 1.
@@ -37,6 +44,7 @@ class DeviceSettings(msgspec.Struct, frozen=True, kw_only=True):
         lease_limit_s: A single turn without a boundary that lasts longer is reported, and its replica replaced.
     """
 
+    name: str | None = None
     kind: DeviceKind = "cpu"
     index: int = 0
     threads: int = 1
@@ -54,8 +62,8 @@ class DeviceSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def device(self) -> str:
-        """Name of the device on its node: ``cpu-0``, ``cuda-1``."""
-        return f"{self.kind}-{self.index}"
+        """Name of the device on its node: ``cpu-0``, ``cuda-1``, or its own."""
+        return self.name or f"{self.kind}-{self.index}"
 
     @property
     def sharing(self) -> Mode:
@@ -68,8 +76,10 @@ class DeviceSettings(msgspec.Struct, frozen=True, kw_only=True):
         return mode if self.policy is None else replace(mode, policy=self.policy)
 
     def differences(self, other: DeviceSettings) -> str:
-        """The settings that differ, for an error message: ``mode: 'slo' here, 'fifo' there``."""
+        """What models of one device must state alike and do not: ``mode: 'slo' here, 'fifo' there``; else empty."""
         mine, theirs = msgspec.to_builtins(self), msgspec.to_builtins(other)
+        if self.name is not None and self.name == other.name:
+            mine = {key: value for key, value in mine.items() if key not in _OF_EACH_MODEL}
         return ", ".join(
             f"{key}: {mine[key]!r} here, {theirs[key]!r} there" for key in mine if mine[key] != theirs[key]
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from deployments.runtime.backends import onnx_sessions
+from deployments.runtime.backends import onnx_sessions, opencl_blocks
 from deployments.runtime.backends.interface import Backend
 from deployments.runtime.settings import DeviceKind, DeviceSettings
 
@@ -19,6 +19,7 @@ BACKENDS: Mapping[DeviceKind, Backend] = {
     "coreml": onnx_sessions,
     "dml": onnx_sessions,
     "webgpu": onnx_sessions,
+    "opencl": opencl_blocks,
 }
 
 
