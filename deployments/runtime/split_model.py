@@ -1,4 +1,4 @@
-"""The deployment that serves one split model, in the fused layout: all its blocks live in one process."""
+"""The deployment that serves one split model: its process has all blocks, or (chained layout) a group of them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 from ray.exceptions import RayError
 
 from deployments.runtime.allocator_actor import explanation, find_socket
+from deployments.runtime.block_groups import BlockGroup, check_groups, group_plan, stay
 from deployments.runtime.block_times import BlockTimes
 from deployments.runtime.blocks import PROVIDERS, BlockChain
 from deployments.runtime.device_thread import DeviceThread, Result
@@ -28,6 +29,7 @@ from deployments.runtime.errors import (
     DeadlineExceededError,
     PlanNotForDeviceError,
 )
+from deployments.runtime.group_calls import LaterGroups, explanation_of_stays
 from deployments.runtime.inputs import check_inputs, sample_inputs
 from deployments.runtime.settings import SWITCH_INTERVAL_S, DeviceSettings
 from deployments.scheduling.errors import UnknownRequestError
@@ -56,6 +58,7 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
         deadline_s: Deadline in seconds after arrival for every request of this model; None: by alpha.
         priority: Level of requests that state none, 1 is the highest.
         timeout_s: Longest time a request may take before it is given up with an error; None: no limit.
+        groups: The deployments of the chained layout; none in the fused one.
     """
 
     model: str
@@ -66,6 +69,7 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
     deadline_s: float | None = None
     priority: int = 1
     timeout_s: float | None = None
+    groups: tuple[BlockGroup, ...] = ()
 
 
 class _Loaded:
@@ -88,10 +92,16 @@ class SplitModel:
     before end on the old ones.
     """
 
-    def __init__(self, settings: ModelSettings) -> None:
+    def __init__(self, settings: ModelSettings, *, group: int = 0, later: LaterGroups | None = None) -> None:
         """Load the plan, check it, load the blocks, join the device's allocator and warm up under its leases.
 
+        Args:
+            settings: The model.
+            group: Which of its groups to load, if it has any.
+            later: Runs what comes after this group's blocks.
+
         Raises:
+            LayoutRefusedError: If the model cannot be cut into these groups.
             PlanNotFoundError, PlanInvalidError, PlanMismatchError: See ``SplitPlan``.
             PlanNotForDeviceError: If the plan was made for another provider or for other instruction sets.
             DeviceUnavailableError: If ONNX Runtime does not give the device.
@@ -99,6 +109,7 @@ class SplitModel:
         """
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         self.settings = settings
+        self._groups, self._group, self._later = settings.groups, group, later
         self.in_force = settings.device
         self._stated = settings.device
         self._claim: DeviceSettings | None = None
@@ -108,7 +119,9 @@ class SplitModel:
         self._current: _Loaded | None = None
         self._folder = Path(settings.folder)
         self.plan = SplitPlan.load(self._folder)
-        self._input_specs = {spec.name: spec for spec in self.plan.inputs}
+        if self._groups:
+            check_groups(self.plan, self._groups)
+        self._input_specs = {spec.name: spec for spec in self._own_part(self.plan).inputs}
         self._current = self._load()
         self._reload_if_needed()  # another mode may be in force than was stated
 
@@ -121,7 +134,8 @@ class SplitModel:
         """Load what the mode in force needs and run it a few times."""
         folder, is_split = self._folder, self._wants_blocks
         plan = SplitPlan.load(folder)
-        plan.check_files(folder)
+        own = self._own_part(plan)
+        own.check_files(folder)
         if is_split:
             _check_plan_fits(plan, self._stated)
         isolated_s = plan.isolated_ms / 1e3
@@ -129,7 +143,7 @@ class SplitModel:
         block_times = BlockTimes(planned_s, isolated_s)
         thread = DeviceThread(
             model=self.settings.model,
-            chain=BlockChain(plan, folder, self._stated, is_split=is_split),
+            chain=BlockChain(own, folder, self._stated, is_split=is_split),
             block_times=block_times,
             settings=self._stated,
             find_socket=lambda: find_socket(self._stated),
@@ -146,7 +160,10 @@ class SplitModel:
 
     @property
     def _wants_blocks(self) -> bool:
-        return self.in_force.sharing.preemption != "never"
+        return bool(self._groups) or self.in_force.sharing.preemption != "never"
+
+    def _own_part(self, plan: SplitPlan) -> SplitPlan:
+        return group_plan(plan, self._groups[self._group]) if self._groups else plan
 
     async def infer(
         self,
@@ -189,6 +206,8 @@ class SplitModel:
         """The same, with where the time went; that is None where the allocator no longer knows. One actor call more."""
         outputs, request = await self._run(inputs, priority, timeout_s, deadline_s, is_traced=True)
         try:
+            if self._groups:
+                return outputs, await explanation_of_stays(request, self._groups)
             return outputs, await explanation(self._stated, request)
         except (UnknownRequestError, RayError):
             return outputs, None
@@ -204,6 +223,31 @@ class SplitModel:
     ) -> tuple[Outputs, Request]:
         check_inputs(inputs, self._input_specs)
         timeout_s = self.settings.timeout_s if timeout_s is None else timeout_s
+
+        def make_request(loaded: _Loaded) -> Request:
+            wanted_s = timeout_s if deadline_s is None else deadline_s
+            return self._make_request(loaded, priority, wanted_s, is_traced=is_traced)
+
+        try:
+            async with asyncio.timeout(timeout_s):
+                outputs, request = await self._take_turns(make_request, inputs)
+                if self._later is not None:
+                    outputs = await self._run_later(self._later, request, outputs)
+                return outputs, request
+        except TimeoutError as error:
+            raise DeadlineExceededError(
+                f"the request took longer than its time-out of {timeout_s} s and was given up: send it again, with a "
+                "longer time-out or when the device is less busy"
+            ) from error
+
+    async def _take_turns(
+        self,
+        make_request: Callable[[_Loaded], Request],
+        inputs: Mapping[str, np.ndarray],
+        *,
+        on_block: Callable[[float], None] | None = None,
+    ) -> tuple[Outputs, Request]:
+        """What the blocks that are loaded give, and the whole request; a caller that is cancelled gives it up."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Outputs] = loop.create_future()
 
@@ -213,18 +257,10 @@ class SplitModel:
 
         with self._submit_lock:
             loaded = self._loaded
-            request = self._make_request(
-                loaded, priority, timeout_s if deadline_s is None else deadline_s, is_traced=is_traced
-            )
-            loaded.thread.submit(request, inputs, on_result)
+            request = make_request(loaded)
+            loaded.thread.submit(self._own_stay(request), inputs, on_result, on_block=on_block)
         try:
-            async with asyncio.timeout(timeout_s):
-                return await answer, request
-        except TimeoutError as error:
-            raise DeadlineExceededError(
-                f"the request took longer than its time-out of {timeout_s} s and was given up: send it again, with a "
-                "longer time-out or when the device is less busy"
-            ) from error
+            return await answer, request
         except BlockFailedError as error:
             if isinstance(error.__cause__, InvalidArgument):
                 raise DataRefusedError(str(error)) from error
@@ -232,6 +268,17 @@ class SplitModel:
         finally:
             if not answer.done() or answer.cancelled():
                 loaded.thread.cancel(request.request_id)
+
+    async def _run_later(self, later: LaterGroups, request: Request, values: Outputs) -> Outputs:
+        """The outputs of the last group; what the blocks took there counts here as if they were this replica's."""
+        block_times = self._loaded.block_times
+        crossing = await later.run(request, values)
+        for block, time_s in enumerate(crossing.block_times_s, start=self._groups[self._group].end_block):
+            block_times.observe(block, time_s)
+        return crossing.values
+
+    def _own_stay(self, request: Request) -> Request:
+        return stay(request, self._groups, self._group) if self._groups else request
 
     def apply(self, settings: ModelSettings, claim: DeviceSettings | None) -> None:
         """Other defaults for the requests that come from now on, and other wishes for the device.
@@ -330,16 +377,26 @@ class SplitModel:
         """Run a few requests in the ordinary way, so that caches are warm and the times are this machine's.
 
         Raises:
-            BlockFailedError: If the model does not run.
+            BlockFailedError: If the model does not run, or its first blocks.
         """
-        inputs = sample_inputs(self.plan.inputs)
+        inputs = sample_inputs(self._own_part(self.plan).inputs)
         if inputs is None:
             logger.warning("%r takes inputs of unknown shape: its first request warms it up", self.settings.model)
             return
         for _ in range(NUM_WARM_UP_RUNS):
             answer: Future[Outputs] = Future()
-            loaded.thread.submit(self._make_request(loaded, None, None), inputs, partial(_settle, answer))
-            answer.result()
+            request = self._own_stay(self._make_request(loaded, None, None))
+            loaded.thread.submit(request, inputs, partial(_settle, answer))
+            try:
+                answer.result()
+            except BlockFailedError:
+                if self._group == 0:
+                    raise
+                # zeros are inputs that a model can take, but need not be what can cross a cut
+                logger.warning(
+                    "blocks of %r do not run on zeros: their first request warms them up", self.settings.model
+                )
+                return
 
 
 def _check_plan_fits(plan: SplitPlan, device: DeviceSettings) -> None:

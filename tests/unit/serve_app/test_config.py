@@ -106,7 +106,11 @@ def test_grpc_listens_on_the_loopback_interface_unless_it_is_switched_off(reposi
         ("1.args.model", "a/b", r"args\.model: .*pattern.*\(found 'a/b'\)"),
         ("1.name", "other", r"applications\[1\]\.name: must be the model's name 'small' \(found 'other'\)"),
         ("1.route_prefix", "/small", r"must be '/v2/models/small' \(found '/small'\)"),
-        ("1.args.modle", "x", r"applications\[1\]\.args\.modle: unknown key \(value 'x'\); allowed here are device"),
+        (
+            "1.args.modle",
+            "x",
+            r"applications\[1\]\.args\.modle: unknown key \(value 'x'\); allowed here are chained, device",
+        ),
         ("0.args", {"port": 1}, r"applications\[0\]\.args\.port: unknown key"),
         ("1.num_replicsa", 2, r"applications\[1\]\.num_replicsa: unknown key \(value 2\); allowed here are args"),
         ("1.deployments", [{"name": "SplitModel", "replicas": 2}], r"\[1\]\.deployments\[0\]\.replicas: unknown key"),
