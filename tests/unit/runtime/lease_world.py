@@ -55,10 +55,10 @@ class SteppedChain:
 class Replica:
     """A device thread with a stepped model; requests have isolated time ``num_blocks`` seconds."""
 
-    def __init__(self, world: LeaseWorld, model: str, chain: SteppedChain) -> None:
+    def __init__(self, world: LeaseWorld, model: str, chain: SteppedChain, *, first_block: int = 0) -> None:
         self.chain = chain
         self._num_blocks = chain.num_blocks
-        times_s = (1.0,) * chain.num_blocks
+        times_s = (1.0,) * (first_block + chain.num_blocks)
         self.thread = DeviceThread(
             model=model,
             chain=chain,  # type: ignore[arg-type]
@@ -104,9 +104,12 @@ class LeaseWorld:
         """Where the allocator of the moment listens."""
         return self.server.socket_path
 
-    def replica(self, model: str, num_blocks: int, *, fails_in_block: int | None = None) -> Replica:
-        """A new replica that is welcome."""
-        replica = Replica(self, model, SteppedChain(num_blocks, fails_in_block=fails_in_block))
+    def replica(
+        self, model: str, num_blocks: int, *, fails_in_block: int | None = None, first_block: int = 0
+    ) -> Replica:
+        """A new replica that is welcome; with ``first_block`` it has later blocks of a longer model."""
+        chain = SteppedChain(num_blocks, fails_in_block=fails_in_block)
+        replica = Replica(self, model, chain, first_block=first_block)
         self._replicas.append(replica)
         return replica
 
