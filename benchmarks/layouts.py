@@ -52,18 +52,18 @@ Found = dict[str, Rounds]
 
 def make_model(path: Path) -> None:
     """A row of ``NUM_BLOCKS`` products of matrices; between two there is a vector of ``n`` numbers, and a number."""
-    constants = {"w": np.full((PRODUCT, PRODUCT), 1 / PRODUCT, np.float32), "one": np.array([1], np.int64)}
+    product, one = np.full((PRODUCT, PRODUCT), 1 / PRODUCT, np.float32), np.array([1], np.int64)
     nodes = [
         helper.make_node("Max", ["n", "one"], ["count"]),
         helper.make_node("ConstantOfShape", ["count"], ["v0"], value=numpy_helper.from_array(np.ones(1, np.float32))),
     ]
     for index in range(NUM_BLOCKS):
-        mean, moved, product, scalar = (f"{name}{index}" for name in ("mean", "moved", "product", "scalar"))
+        mean, moved, matrix, scalar = (f"{name}{index}" for name in ("mean", "moved", "matrix", "scalar"))
         nodes += [
             helper.make_node("ReduceMean", [f"v{index}"], [mean], keepdims=0),
             helper.make_node("Add", ["w", mean], [moved]),
-            helper.make_node("MatMul", [moved, "w"], [product]),
-            helper.make_node("ReduceMean", [product], [scalar], keepdims=0),
+            helper.make_node("MatMul", [moved, "w"], [matrix]),
+            helper.make_node("ReduceMean", [matrix], [scalar], keepdims=0),
             helper.make_node("Add", [f"v{index}", scalar], [f"v{index + 1}"]),
         ]
     nodes.append(helper.make_node("ReduceMean", [f"v{NUM_BLOCKS}"], ["y"], keepdims=0))
@@ -72,7 +72,7 @@ def make_model(path: Path) -> None:
         "crossing",
         [helper.make_tensor_value_info("n", TensorProto.INT64, [1])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, [])],
-        [numpy_helper.from_array(array, name) for name, array in constants.items()],
+        [numpy_helper.from_array(product, "w"), numpy_helper.from_array(one, "one")],
     )
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
 
