@@ -14,6 +14,10 @@ from split_tool.partition import Costs, partition
 from split_tool.plan import SplitPlan
 
 
+_HOP_MS_PER_BYTE = 5e-6
+"""What the size of the values adds to a hop (``benchmarks.layouts``); decides where groups of even time are cut."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedGroup:
     """A group as it is asked for.
@@ -34,7 +38,7 @@ def chained_groups(
 
     Args:
         stored: The model.
-        wanted: How many groups, of even run time; or which; None: one for each block.
+        wanted: How many groups, of even run time and hops counted in; or which; None: one for each block.
         device: The model's own, on which the first group runs.
 
     Raises:
@@ -67,9 +71,10 @@ def _even_groups(plan: SplitPlan, num_groups: int, device: DeviceSettings) -> tu
         raise LayoutRefusedError(
             f"{num_groups} groups are asked for, the plan of {plan.model!r} has {num_blocks} blocks: ask for fewer"
         )
-    cuts = range(1, num_blocks)
     costs = Costs(
-        step_ms=tuple(block.time_ms for block in plan.blocks), positions=tuple(cuts), cut_ms=(0.0,) * len(cuts)
+        step_ms=tuple(block.time_ms for block in plan.blocks),
+        positions=tuple(range(1, num_blocks)),
+        cut_ms=tuple(_HOP_MS_PER_BYTE * (cut.crossing_bytes or 0) for cut in plan.cuts),
     )
     ends = (0, *partition(costs, num_groups), num_blocks)
     return tuple(BlockGroup(first_block=first, end_block=end, device=device) for first, end in pairwise(ends))

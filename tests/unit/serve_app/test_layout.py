@@ -14,6 +14,7 @@ from serve_app.config import load_config
 from serve_app.errors import ConfigError
 from serve_app.model_application import model_application
 from serve_app.sections import ModelConfig
+from split_tool.plan import SplitPlan
 from tests.unit.runtime.test_block_groups import plan
 from tests.unit.serve_app.test_config import changed, write
 
@@ -60,6 +61,14 @@ def test_a_number_makes_groups_of_even_time_and_a_list_those_that_it_states(
     repository: Path, groups: Any, expected: list[tuple[int, int]]
 ) -> None:
     assert ranges(chained(repository, groups)) == expected
+
+
+def test_groups_of_even_time_are_not_cut_where_much_crosses(repository: Path) -> None:
+    model = SplitPlan.load(repository / "small")
+    cuts = [msgspec.structs.replace(cut, crossing_bytes=1_000) for cut in model.cuts]
+    cuts[2] = msgspec.structs.replace(cuts[2], crossing_bytes=1_000_000)
+    msgspec.structs.replace(model, cuts=tuple(cuts)).save(repository / "small")
+    assert ranges(chained(repository, 2)) == [(0, 2), (2, 5)]
 
 
 def test_a_fused_model_has_no_groups(repository: Path) -> None:
