@@ -13,7 +13,6 @@ from serve_app.repository import StoredModel
 from split_tool.partition import Costs, partition
 from split_tool.plan import SplitPlan
 
-
 _HOP_MS_PER_BYTE = 5e-6
 """What the size of the values adds to a hop (``benchmarks.layouts``); decides where groups of even time are cut."""
 
