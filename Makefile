@@ -55,6 +55,7 @@ bench: models $(PEERS_INSTALLED) ## every benchmark that needs no GPU; options o
 	$(BIN)/python -m benchmarks.split_overhead
 	$(BIN)/python -m benchmarks.ingress
 	$(BIN)/python -m benchmarks.json_boundary
+	$(BIN)/python -m benchmarks.layouts
 	$(BIN)/python -m benchmarks.serve --config config.yaml --peer-python $(VENV_PEERS)/bin/python $(BENCH)
 
 clean: ## remove environments, caches and split models

@@ -68,8 +68,13 @@ def _describe(config: ServerConfig) -> None:
         print(f"  gRPC: {config.gateway.grpc_host}:{config.gateway.grpc_port}")
     for model in config.models:
         stored = model.stored()
-        device = model.device.to_settings().device
-        print(f"  {model.model}: device {device}, mode {model.device.mode}, version {stored.version}, {stored.folder}")
+        groups = model.to_settings().groups
+        devices = ", ".join(dict.fromkeys(device.to_settings().device for device in model.devices))
+        layout = f", chained in {len(groups)} groups" if groups else ""
+        print(
+            f"  {model.model}: device {devices}, mode {model.device.mode}, version {stored.version}, {stored.folder}"
+            f"{layout}"
+        )
 
 
 def _run(config: ServerConfig, *, use_haproxy: bool | None, has_ray_dashboard: bool) -> int:

@@ -13,10 +13,12 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from ray.serve.schema import ServeDeploySchema
 
+from deployments.runtime.errors import LayoutRefusedError
 from deployments.runtime.settings import DeviceSettings
 from serve_app.errors import ConfigError
 from serve_app.repository import StoredModel
 from serve_app.sections import GatewayConfig, LiveConfig, ModelConfig, Section, StoredModelConfig
+from split_tool.errors import SplitToolError
 
 MODEL_IMPORT_PATH = "serve_app.app:model"
 GATEWAY_IMPORT_PATH = "serve_app.app:gateway"
@@ -45,7 +47,12 @@ class ServerConfig(Section):
     @property
     def device_cores(self) -> set[int]:
         """The cores that devices are pinned to, also those of models that are loaded on request."""
-        return {core for stated in (*self.models, self.gateway.models) for core in stated.device.cores or ()}
+        return {
+            core
+            for stated in (*self.models, self.gateway.models)
+            for device in stated.devices
+            for core in device.cores or ()
+        }
 
 
 def load_config(
@@ -83,7 +90,7 @@ def load_config(
             faults += found
             if model is not None:
                 models.append(model)
-                stated.append((f"model {model.model!r}", model.device.to_settings()))
+                stated += [(f"model {model.model!r}", device.to_settings()) for device in model.devices]
                 faults += _faults_of_entry(entry, model, where)
                 device, found = _live_device(entry, model, where)
                 faults += found
@@ -101,7 +108,10 @@ def load_config(
     if faults:
         raise ConfigError(f"{path}:\n  " + "\n  ".join(faults))
     for model in models:
-        model.stored()
+        try:
+            model.to_settings()
+        except (LayoutRefusedError, SplitToolError) as error:
+            raise ConfigError(f"{path}: {error}") from error
     http = {"host": "127.0.0.1", "port": 8000} | (raw.get("http_options") or {})
     if port is not None:
         http["port"] = port
@@ -253,8 +263,18 @@ def _live_device(entry: dict[str, Any], model: ModelConfig, where: str) -> tuple
 
 
 def _with_mode(args: dict[str, Any], mode: str) -> dict[str, Any]:
+    """What the entry of a model says, or one of its groups, with the mode in place of its device's."""
     device = args.get("device")
-    return args | {"device": (device if isinstance(device, dict) else {}) | {"mode": mode}}
+    args = args | {"device": (device if isinstance(device, dict) else {}) | {"mode": mode}}
+    chained = args.get("chained")
+    if isinstance(chained, dict) and isinstance(chained.get("groups"), list):
+        groups = [_with_mode(each, mode) if _has_device(each) else each for each in chained["groups"]]
+        args["chained"] = chained | {"groups": groups}
+    return args
+
+
+def _has_device(group: object) -> bool:
+    return isinstance(group, dict) and isinstance(group.get("device"), dict)
 
 
 def _gateway_args(args: Any, mode: str | None, grpc_port: int | None) -> Any:

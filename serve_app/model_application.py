@@ -1,10 +1,15 @@
-"""The Serve application of one model. The plain class becomes a deployment here."""
+"""The Serve application of one model. The plain classes become deployments here."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from ray import serve
 from ray.serve import Application, Deployment
 
+from deployments.runtime.block_groups import BlockGroup
+from deployments.runtime.group_replica import GroupReplica
+from deployments.runtime.settings import DeviceSettings
 from serve_app.model_directory import MODEL_DEPLOYMENT
 from serve_app.model_ingress import ModelIngress
 from serve_app.sections import ModelConfig
@@ -18,23 +23,39 @@ _GPU_OPTIONS = {"num_cpus": 0, "num_gpus": 0.01}  # makes Ray show the GPUs to t
 
 
 def model_application(config: ModelConfig, *, is_declared: bool) -> Application:
-    """The application of one model.
+    """The application of one model: one deployment, or one for each group of its blocks.
 
     Args:
         config: The model.
         is_declared: An entry of the configuration file says so, not what lies beside the model in the repository.
     """
+    settings = config.to_settings()
+    later = [
+        _deployment(group_deployment(group), GroupReplica, group.device).bind(settings, index)
+        for index, group in enumerate(settings.groups)
+        if index > 0
+    ]
+    first = _deployment(MODEL_DEPLOYMENT, serve.ingress()(ModelIngress), settings.device)
+    application: Application = first.bind(settings, config, *later, is_declared=is_declared)
+    return application
+
+
+def group_deployment(group: BlockGroup) -> str:
+    """Name of the deployment of a group that is not the first."""
+    return f"Blocks-{group.first_block}-{group.end_block - 1}"
+
+
+def _deployment(name: str, replica: Any, device: DeviceSettings) -> Deployment:
     deployment: Deployment = serve.deployment(
-        name=MODEL_DEPLOYMENT,
+        name=name,
         logging_config=LOGGING,
         max_ongoing_requests=_MAX_ONGOING,
         max_queued_requests=2 * _MAX_ONGOING,
         max_surge_percent=100,  # a new version answers before the old one leaves
-        ray_actor_options=_GPU_OPTIONS if config.device.kind == "cuda" else _CPU_OPTIONS,
+        ray_actor_options=_GPU_OPTIONS if device.kind == "cuda" else _CPU_OPTIONS,
         health_check_period_s=1.0,
         health_check_timeout_s=10.0,
         graceful_shutdown_timeout_s=30.0,  # what an old version has to answer all that it has taken
         graceful_shutdown_wait_loop_s=0.5,
-    )(serve.ingress()(ModelIngress))
-    application: Application = deployment.bind(config.to_settings(), config, is_declared=is_declared)
-    return application
+    )(replica)
+    return deployment

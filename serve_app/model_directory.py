@@ -63,10 +63,11 @@ def model_states() -> list[ModelState]:
         if deployment is None and not is_bare:
             continue
         state = _STATES.get(application.status, "UNAVAILABLE")
-        if deployment is not None and state != "UNLOADING" and _num_running(deployment):
+        all_parts = list(application.deployments.values())
+        if deployment is not None and state != "UNLOADING" and all(map(_num_running, all_parts)):
             state = "READY"
         is_settled = application.status == ApplicationStatus.RUNNING
-        message = application.message if deployment is None else deployment.message or application.message
+        message = next((part.message for part in all_parts if part.message), application.message)
         reason = "" if is_settled else _without_traceback(message)
         states.append(ModelState(name=name, version="", state=state, reason=reason))
     return states

@@ -10,7 +10,9 @@ from uuid import uuid4
 
 import msgspec
 from fastapi import FastAPI, Request, Response
+from ray.serve.handle import DeploymentHandle
 
+from deployments.runtime.group_calls import LaterGroups
 from deployments.runtime.split_model import ModelSettings, Outputs, SplitModel
 from deployments.scheduling.request import Request as InferenceRequest
 from serve_app.config import live_config
@@ -76,12 +78,15 @@ _INFER_DOCS: dict[str, Any] = {
 class ModelIngress(SplitModel):
     """A ``SplitModel`` that also answers HTTP under ``/v2/models/<model>``, and what the gateway's gRPC hands on."""
 
-    def __init__(self, settings: ModelSettings, config: ModelConfig, *, is_declared: bool) -> None:
+    def __init__(
+        self, settings: ModelSettings, config: ModelConfig, *later: DeploymentHandle[Any], is_declared: bool
+    ) -> None:
         """See ``SplitModel``; ``config`` is what ``settings`` were made from, and bounds the size of requests.
 
         Args:
             settings: The model.
             config: The same, as it was stated.
+            later: The deployments of its groups of blocks but the first; none in the fused layout.
             is_declared: It was stated in the server's configuration file.
 
         Raises:
@@ -96,7 +101,7 @@ class ModelIngress(SplitModel):
         if unsplit is not None:
             settings = msgspec.structs.replace(settings, folder=str(find_plan(unsplit)))
         check_servable(SplitPlan.load(Path(settings.folder)))
-        super().__init__(settings)
+        super().__init__(settings, later=LaterGroups(settings.model, later) if later else None)
         self._stated_settings = settings
         self._has_been_configured = False
         self._refusal = ""

@@ -17,6 +17,7 @@ from ray import serve
 from ray.exceptions import RayError
 from ray.serve.schema import ApplicationStatus
 
+from deployments.runtime.errors import LayoutRefusedError
 from serve_app.config import MODEL_ROUTE, stored_config
 from serve_app.errors import LoadFailedError, ModelControlOffError, ServeAppError
 from serve_app.model_application import model_application
@@ -32,6 +33,7 @@ logger = logging.getLogger(__name__)
 
 _UNLOAD_LIMIT_S = 60.0
 _POLL_S = 0.1
+_REFUSALS = (ServeAppError, SplitToolError, ProtocolError, LayoutRefusedError)
 
 
 class ModelLoader:
@@ -62,7 +64,7 @@ class ModelLoader:
         async with self._locks.setdefault(model, asyncio.Lock()):
             try:
                 await self._load(model)
-            except (ServeAppError, SplitToolError, ProtocolError) as error:
+            except _REFUSALS as error:
                 if model in await asyncio.to_thread(self._stored_names):
                     self._failures[model] = str(error)
                 raise
@@ -128,7 +130,7 @@ class ModelLoader:
             try:
                 config = self._configuration(model, self._stated.get(model))
                 version = str(config.stored().version)
-            except (ServeAppError, SplitToolError, ProtocolError) as error:
+            except _REFUSALS as error:
                 reason = str(error)
             states.append(ModelState(name=model, version=version, state="UNAVAILABLE", reason=reason))
         return states
@@ -137,7 +139,7 @@ class ModelLoader:
         """The model's configuration, checked as far as that goes without loading it.
 
         Raises:
-            ServeAppError, SplitToolError, ProtocolError: If it cannot be served.
+            ServeAppError, SplitToolError, ProtocolError, LayoutRefusedError: If it cannot be served.
         """
         config = stated
         if config is None:
@@ -148,6 +150,7 @@ class ModelLoader:
             plan = SplitPlan.load(stored.folder)
             check_plan_paths(stored.folder, (*(b.file for b in plan.blocks), *(f.path for f in plan.external_files)))
             check_servable(plan)
+        config.to_settings()
         return config
 
     async def _wait_for_name(self, model: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated, Literal
 
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -11,6 +12,7 @@ from deployments.runtime.settings import DeviceKind, DeviceSettings
 from deployments.runtime.split_model import ModelSettings
 from deployments.scheduling.errors import SchedulingError
 from deployments.scheduling.policies.table import make_policy
+from serve_app.layout import WantedGroup, chained_groups
 from serve_app.repository import NAME_PATTERN, StoredModel, find_model
 
 
@@ -106,6 +108,21 @@ class SplitConfig(Section):
     cache: str | None = Field(None, description="Folder for what is made; null: .cache in the repository.")
 
 
+class GroupConfig(Section):
+    """One of ``chained.groups``: blocks of a model that are one deployment."""
+
+    blocks: int | None = Field(None, ge=1, description="How many blocks; null, in the last one: all that are left.")
+    device: DeviceConfig | None = Field(None, description="Where they run; null: on the model's device.")
+
+
+class ChainedConfig(Section):
+    """``chained``: the groups of the chained layout."""
+
+    groups: Annotated[int, Field(ge=1)] | Annotated[list[GroupConfig], Field(min_length=1)] | None = Field(
+        None, description="How many groups, of even run time, or what is in each; null: one for each block."
+    )
+
+
 class StoredModelConfig(Section):
     """``config.yaml`` beside a model in the repository, and the gateway's ``models``: a part of an entry's ``args``."""
 
@@ -115,6 +132,15 @@ class StoredModelConfig(Section):
     timeout_ms: float | None = Field(None, gt=0, description="Give a request up after this time with 504.")
     http: HttpConfig = HttpConfig()
     split: SplitConfig = SplitConfig()
+    layout: Literal["fused", "chained"] = Field("fused", description="All blocks in one deployment, or in several.")
+    chained: ChainedConfig = ChainedConfig()
+
+    @property
+    def devices(self) -> list[DeviceConfig]:
+        """Every device that blocks of the model run on; the model's own first."""
+        groups = self.chained.groups if self.layout == "chained" else None
+        stated = [group.device for group in groups if group.device is not None] if isinstance(groups, list) else []
+        return [self.device, *stated]
 
 
 class ModelConfig(StoredModelConfig):
@@ -136,16 +162,27 @@ class ModelConfig(StoredModelConfig):
 
         Raises:
             ServeAppError: See ``stored``.
+            LayoutRefusedError, SplitToolError: See ``chained_groups``.
         """
         stored = self.stored()
+        device = self.device.to_settings()
         settings = ModelSettings(
             model=self.model,
             version=str(stored.version),
             folder=str(stored.folder),
-            device=self.device.to_settings(),
+            device=device,
             timeout_s=_seconds(self.timeout_ms),
+            groups=chained_groups(stored, self._wanted_groups(), device) if self.layout == "chained" else (),
         )
         return _with_qos(settings, self.qos)
+
+    def _wanted_groups(self) -> int | list[WantedGroup] | None:
+        groups = self.chained.groups
+        if not isinstance(groups, list):
+            return groups
+        return [
+            WantedGroup(num_blocks=group.blocks, device=(group.device or self.device).to_settings()) for group in groups
+        ]
 
 
 class LiveConfig(Section):

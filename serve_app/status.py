@@ -75,6 +75,7 @@ STATUS_OF: dict[type[BaseException], Status] = {
     runtime.InputRefusedError: BAD_REQUEST,
     runtime.AllocatorUnreachableError: UNAVAILABLE,
     runtime.DeviceUnavailableError: UNAVAILABLE,
+    runtime.LayoutRefusedError: BAD_REQUEST,
     runtime.LeaseOverdueError: UNAVAILABLE,
     runtime.MemoryBudgetError: UNAVAILABLE,
     runtime.NodesElsewhereError: UNAVAILABLE,

@@ -53,7 +53,7 @@ from deployments.runtime.transport import PacketListener
 from deployments.scheduling.decision import Decision
 from deployments.scheduling.device_allocator import DeviceAllocator
 from deployments.scheduling.errors import NotHolderError, SchedulingError, UnknownRequestError
-from deployments.scheduling.explanation import Explanation, explain
+from deployments.scheduling.explanation import Explanation, explain, is_of_stay
 from deployments.scheduling.modes import Preemption
 from deployments.scheduling.notes import Notes
 from deployments.scheduling.policies.policy import Policy
@@ -131,7 +131,7 @@ class AllocatorServer:
         self._on_idle, self._idle_s, self._idle_since_s = on_idle, idle_s, now_s
         self._lock = threading.Lock()  # held while an event is handled, so that snapshots see whole states
         self._has_recorded = threading.Condition(self._lock)
-        self._notes: OrderedDict[RequestId, Notes] = OrderedDict()  # of traced requests that have ended
+        self._notes: OrderedDict[tuple[RequestId, int], Notes] = OrderedDict()  # of traced stays that have ended
         self._is_closing = False
         self._listener = PacketListener(self.socket_path)
         self._wake_reader, self._wake_writer = socket.socketpair()
@@ -169,12 +169,12 @@ class AllocatorServer:
             return self.slices.after(request.arrival_s)
 
         def is_over() -> bool:
-            return any(turn.request_id == request.request_id and turn.outcome != "yielded" for turn in turns())
+            return any(is_of_stay(turn, request) and turn.outcome != "yielded" for turn in turns())
 
         with self._has_recorded:
             if not self._has_recorded.wait_for(is_over, timeout=RECORD_LIMIT_S):
                 raise UnknownRequestError(request.request_id)
-            return explain(turns(), request, notes=self._notes.get(request.request_id))
+            return explain(turns(), request, notes=self._notes.get((request.request_id, request.first_block)))
 
     def status(self) -> dict[str, object]:
         """What the device does right now, as plain values for a page or a test."""
@@ -311,6 +311,8 @@ class AllocatorServer:
         try:
             match message:
                 case Submit(request=request, taken_lease=taken_lease):
+                    if request.first_block:
+                        self._hear_of_earlier_stay(request)
                     if taken_lease is not None:
                         self._leases.open(request.request_id, replica, now_s, taken_lease)
                     decision = self._core.submit(request, now_s)
@@ -344,6 +346,13 @@ class AllocatorServer:
         self._carry_out(decision, now_s)
         if isinstance(message, Announce):
             self._on_announced(replica, now_s)
+
+    def _hear_of_earlier_stay(self, request: Request) -> None:
+        """A request goes on in another replica: the end of its stay before has been told, but may not be heard yet."""
+        earlier = self._core.request(request.request_id)
+        replica = None if earlier is None else self._replicas.get(earlier.owner)
+        if replica is not None and earlier is not None and earlier.owner != request.owner:
+            self._receive_all(replica)
 
     def _on_hello(self, replica: ReplicaConnection, hello: Hello, now_s: float) -> None:
         present = [each.hello for each in self._replicas.values() if each.hello]
@@ -391,8 +400,9 @@ class AllocatorServer:
         )
 
     def _keep_notes(self, request_id: RequestId) -> None:
-        if (notes := self._core.notes(request_id)) is not None:
-            self._notes[request_id] = notes
+        request, notes = self._core.request(request_id), self._core.notes(request_id)
+        if request is not None and notes is not None:
+            self._notes[request_id, request.first_block] = notes
             if len(self._notes) > MAX_NOTES:
                 self._notes.popitem(last=False)
 

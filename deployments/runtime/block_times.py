@@ -11,7 +11,7 @@ class BlockTimes:
     """A robust moving average per block: one outlier moves it by little, a lasting change moves it fully.
 
     Each measured time is clipped to three times the average before it counts with weight 0.1 (0.5 for the first
-    three, so that warm-up replaces what stands in the plan). ``total_s`` is the sum of all times measured, unclipped.
+    three, so that warm-up replaces what stands in the plan). Threads may share it that observe different blocks.
     """
 
     def __init__(self, planned_s: tuple[float, ...], planned_isolated_s: float) -> None:
@@ -23,16 +23,21 @@ class BlockTimes:
         """
         self._times_s = list(planned_s)
         self._num_measured = [0] * len(planned_s)
-        self.total_s = 0.0
+        self._totals_s = [0.0] * len(planned_s)
         self._isolated_share = planned_isolated_s / sum(planned_s)
 
     def observe(self, block: int, time_s: float) -> None:
         """Block number ``block`` took ``time_s`` seconds."""
-        self.total_s += time_s
+        self._totals_s[block] += time_s
         average_s = self._times_s[block]
         weight = _WEIGHT_OF_FIRST if self._num_measured[block] < 3 else _WEIGHT
         self._num_measured[block] += 1
         self._times_s[block] = average_s + weight * (min(time_s, _OUTLIER * average_s) - average_s)
+
+    @property
+    def total_s(self) -> float:
+        """The sum of all times measured, unclipped, in seconds."""
+        return sum(self._totals_s)
 
     @property
     def times_s(self) -> tuple[float, ...]:

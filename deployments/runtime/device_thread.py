@@ -94,14 +94,21 @@ _CONNECT_LIMIT_S = 30.0
 class _Job:
     """A request of this replica that is not answered yet."""
 
-    __slots__ = ("blocks_done", "inputs", "is_cancelled", "is_in_turn", "on_result", "request", "values")
+    __slots__ = ("blocks_done", "inputs", "is_cancelled", "is_in_turn", "on_block", "on_result", "request", "values")
 
-    def __init__(self, request: Request, inputs: Mapping[str, np.ndarray], on_result: Callable[[Result], None]) -> None:
+    def __init__(
+        self,
+        request: Request,
+        inputs: Mapping[str, np.ndarray],
+        on_result: Callable[[Result], None],
+        on_block: Callable[[float], None] | None,
+    ) -> None:
         self.request = request
         self.inputs: Mapping[str, np.ndarray] | None = inputs
         self.values: Any = None  # the backend's
         self.on_result = on_result
-        self.blocks_done = 0
+        self.on_block = on_block
+        self.blocks_done = request.first_block
         self.is_in_turn = False
         self.is_cancelled = False
 
@@ -139,7 +146,8 @@ class DeviceThread:
 
         Args:
             model: Name of the model.
-            load: Loads its blocks, once the allocator has kept the memory for them; they are closed with the thread.
+            load: Loads its blocks, once the allocator has kept the memory for them: those that requests want
+                (``Request.first_block``), counted from there; they are closed with the thread.
             memory_bytes: Device memory that they will take.
             block_times: Where measured times go.
             settings: The device's settings, which the allocator must share.
@@ -185,13 +193,21 @@ class DeviceThread:
 
     # --- called by other threads
 
-    def submit(self, request: Request, inputs: Mapping[str, np.ndarray], on_result: Callable[[Result], None]) -> None:
+    def submit(
+        self,
+        request: Request,
+        inputs: Mapping[str, np.ndarray],
+        on_result: Callable[[Result], None],
+        *,
+        on_block: Callable[[float], None] | None = None,
+    ) -> None:
         """Queue a request; ``on_result`` is called exactly once, on another thread, unless it is cancelled.
 
         Args:
             request: What the allocator sees; its ``owner`` is this thread's.
             inputs: Arrays by name, as the model takes them; not changed, and not to be changed until the answer.
             on_result: Takes the outputs by name, or the error.
+            on_block: Told, on the device thread, how long each block took, in seconds.
 
         Raises:
             ReplicaClosedError: If the thread has been closed.
@@ -199,7 +215,7 @@ class DeviceThread:
         with self._lock:
             if self._is_closing:
                 raise ReplicaClosedError(f"the replica of {self._model!r} is shutting down: send the request again")
-            self._jobs[request.request_id] = job = _Job(request, inputs, on_result)
+            self._jobs[request.request_id] = job = _Job(request, inputs, on_result, on_block)
             job.is_in_turn = self._try_take_free_device(request.request_id)
             self._try_send(Submit(request=request, taken_lease=self._last_lease if job.is_in_turn else None))
 
@@ -496,20 +512,24 @@ class DeviceThread:
     ) -> tuple[Outcome, Result | None]:
         """Run block after block until the last, or until the device is wanted back."""
         chain, began_ns = self._chain, start_ns
+        request = job.request
         try:
             if job.values is None:
                 assert job.inputs is not None
                 job.values, job.inputs = chain.start(job.inputs), None
             while True:
-                chain.run_block(job.blocks_done, job.values)
+                chain.run_block(job.blocks_done - request.first_block, job.values)
                 now_ns = time.monotonic_ns()
                 block_ends_s.append(now_ns / 1e9)
-                self._block_times.observe(job.blocks_done, (now_ns - began_ns) / 1e9)
+                block_s = (now_ns - began_ns) / 1e9
+                self._block_times.observe(job.blocks_done, block_s)
+                if job.on_block is not None:
+                    job.on_block(block_s)
                 job.blocks_done += 1
                 began_ns = now_ns
                 if job.is_cancelled:
                     return "cancelled", None
-                if job.blocks_done == chain.num_blocks:
+                if job.blocks_done == request.stops_at:
                     return "finished", chain.finish(job.values)
                 if self._is_closing:
                     return "cancelled", ReplicaClosedError(

@@ -26,6 +26,10 @@ class PlanNotForDeviceError(RuntimeServingError):
     """The split plan was made for another execution provider or another processor."""
 
 
+class LayoutRefusedError(RuntimeServingError):
+    """The model cannot be served in the layout that was asked for; the message says why."""
+
+
 class SettingsConflictError(RuntimeServingError):
     """Two replicas of one device state different settings for it."""
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import ml_dtypes  # noqa: F401  (numpy learns bfloat16, float8 and int4 from it)
 import numpy as np
 
 from deployments.runtime.errors import InputRefusedError
+from deployments.runtime.values import numpy_dtype
 from split_tool.plan import TensorSpec
 
 _LARGEST_SAMPLE = 1 << 26
@@ -52,7 +52,9 @@ def sample_inputs(specs: tuple[TensorSpec, ...]) -> dict[str, np.ndarray] | None
         shape = tuple(axis if isinstance(axis, int) else 1 for axis in spec.shape)
         if np.prod(shape, dtype=np.int64) > _LARGEST_SAMPLE:
             return None
-        samples[spec.name] = np.full(shape, "", object) if spec.dtype == "string" else np.zeros(shape, spec.dtype)
+        samples[spec.name] = (
+            np.full(shape, "", object) if spec.dtype == "string" else np.zeros(shape, numpy_dtype(spec.dtype))
+        )
     return samples
 
 

@@ -24,7 +24,7 @@ import msgspec
 from deployments.runtime.settings import DeviceSettings
 from deployments.scheduling.request import Request, RequestId
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 
 Outcome = Literal["yielded", "finished", "failed", "cancelled"]
 

@@ -1,4 +1,4 @@
-"""The deployment that serves one split model, in the fused layout: all its blocks live in one process."""
+"""The deployment that serves one split model: its process has all blocks, or (chained layout) a group of them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
@@ -19,9 +19,11 @@ from ray.exceptions import RayError
 
 from deployments.runtime.allocator_actor import explanation, find_socket
 from deployments.runtime.backends.table import backend_of
+from deployments.runtime.block_groups import BlockGroup, check_groups, group_plan, stay
 from deployments.runtime.block_times import BlockTimes
 from deployments.runtime.device_thread import DeviceThread, Result
-from deployments.runtime.errors import DeadlineExceededError
+from deployments.runtime.errors import BlockFailedError, DeadlineExceededError
+from deployments.runtime.group_calls import LaterGroups, explanation_of_stays
 from deployments.runtime.inputs import check_inputs, sample_inputs
 from deployments.runtime.settings import SWITCH_INTERVAL_S, DeviceSettings
 from deployments.scheduling.errors import UnknownRequestError
@@ -49,6 +51,7 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
         deadline_s: Deadline in seconds after arrival for every request of this model; None: by alpha.
         priority: Level of requests that state none, 1 is the highest.
         timeout_s: Longest time a request may take before it is given up with an error; None: no limit.
+        groups: The deployments of the chained layout; none in the fused one.
     """
 
     model: str
@@ -59,6 +62,7 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
     deadline_s: float | None = None
     priority: int = 1
     timeout_s: float | None = None
+    groups: tuple[BlockGroup, ...] = ()
 
 
 class _Loaded:
@@ -81,10 +85,16 @@ class SplitModel:
     before end on the old ones.
     """
 
-    def __init__(self, settings: ModelSettings) -> None:
+    def __init__(self, settings: ModelSettings, *, group: int = 0, later: LaterGroups | None = None) -> None:
         """Load the plan, check it, join the device's allocator, load the blocks and warm up under its leases.
 
+        Args:
+            settings: The model.
+            group: Which of its groups to load, if it has any.
+            later: Runs what comes after this group's blocks.
+
         Raises:
+            LayoutRefusedError: If the model cannot be cut into these groups.
             PlanNotFoundError, PlanInvalidError, PlanMismatchError: See ``SplitPlan``.
             PlanNotForDeviceError: If the plan was made for another provider or for other instruction sets.
             DeviceUnavailableError: If ONNX Runtime does not give the device.
@@ -94,6 +104,7 @@ class SplitModel:
         """
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         self.settings = settings
+        self._groups, self._group, self._later = settings.groups, group, later
         self.in_force = settings.device
         self._stated = settings.device
         self._claim: DeviceSettings | None = None
@@ -103,7 +114,9 @@ class SplitModel:
         self._current: _Loaded | None = None
         self._folder = Path(settings.folder)
         self.plan = SplitPlan.load(self._folder)
-        self._input_specs = {spec.name: spec for spec in self.plan.inputs}
+        if self._groups:
+            check_groups(self.plan, self._groups)
+        self._input_specs = {spec.name: spec for spec in self._own_part(self.plan).inputs}
         self._current = self._load()
         self._reload_if_needed()  # another mode may be in force than was stated
 
@@ -116,7 +129,8 @@ class SplitModel:
         """Load what the mode in force needs and run it a few times."""
         folder, is_split = self._folder, self._wants_blocks
         plan = SplitPlan.load(folder)
-        plan.check_files(folder)
+        own = self._own_part(plan)
+        own.check_files(folder)
         backend = backend_of(self._stated)
         if is_split:
             backend.check_plan(plan, folder, self._stated)
@@ -125,8 +139,8 @@ class SplitModel:
         block_times = BlockTimes(planned_s, isolated_s)
         thread = DeviceThread(
             model=self.settings.model,
-            load=lambda: backend.load(plan, folder, self._stated, is_split=is_split),
-            memory_bytes=sum(backend.memory_bytes(plan, folder, self._stated, is_split=is_split)),
+            load=lambda: backend.load(own, folder, self._stated, is_split=is_split),
+            memory_bytes=sum(backend.memory_bytes(own, folder, self._stated, is_split=is_split)),
             block_times=block_times,
             settings=self._stated,
             find_socket=lambda: find_socket(self._stated),
@@ -143,7 +157,10 @@ class SplitModel:
 
     @property
     def _wants_blocks(self) -> bool:
-        return self.in_force.sharing.preemption != "never"
+        return bool(self._groups) or self.in_force.sharing.preemption != "never"
+
+    def _own_part(self, plan: SplitPlan) -> SplitPlan:
+        return group_plan(plan, self._groups[self._group]) if self._groups else plan
 
     async def infer(
         self,
@@ -186,6 +203,8 @@ class SplitModel:
         """The same, with where the time went; that is None where the allocator no longer knows. One actor call more."""
         outputs, request = await self._run(inputs, priority, timeout_s, deadline_s, is_traced=True)
         try:
+            if self._groups:
+                return outputs, await explanation_of_stays(request, self._groups)
             return outputs, await explanation(self._stated, request)
         except (UnknownRequestError, RayError):
             return outputs, None
@@ -201,6 +220,31 @@ class SplitModel:
     ) -> tuple[Outputs, Request]:
         check_inputs(inputs, self._input_specs)
         timeout_s = self.settings.timeout_s if timeout_s is None else timeout_s
+
+        def make_request(loaded: _Loaded) -> Request:
+            wanted_s = timeout_s if deadline_s is None else deadline_s
+            return self._make_request(loaded, priority, wanted_s, is_traced=is_traced)
+
+        try:
+            async with asyncio.timeout(timeout_s):
+                outputs, request = await self._take_turns(make_request, inputs)
+                if self._later is not None:
+                    outputs = await self._run_later(self._later, request, outputs)
+                return outputs, request
+        except TimeoutError as error:
+            raise DeadlineExceededError(
+                f"the request took longer than its time-out of {timeout_s} s and was given up: send it again, with a "
+                "longer time-out or when the device is less busy"
+            ) from error
+
+    async def _take_turns(
+        self,
+        make_request: Callable[[_Loaded], Request],
+        inputs: Mapping[str, np.ndarray],
+        *,
+        on_block: Callable[[float], None] | None = None,
+    ) -> tuple[Outputs, Request]:
+        """What the blocks that are loaded give, and the whole request; a caller that is cancelled gives it up."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Outputs] = loop.create_future()
 
@@ -210,21 +254,24 @@ class SplitModel:
 
         with self._submit_lock:
             loaded = self._loaded
-            request = self._make_request(
-                loaded, priority, timeout_s if deadline_s is None else deadline_s, is_traced=is_traced
-            )
-            loaded.thread.submit(request, inputs, on_result)
+            request = make_request(loaded)
+            loaded.thread.submit(self._own_stay(request), inputs, on_result, on_block=on_block)
         try:
-            async with asyncio.timeout(timeout_s):
-                return await answer, request
-        except TimeoutError as error:
-            raise DeadlineExceededError(
-                f"the request took longer than its time-out of {timeout_s} s and was given up: send it again, with a "
-                "longer time-out or when the device is less busy"
-            ) from error
+            return await answer, request
         finally:
             if not answer.done() or answer.cancelled():
                 loaded.thread.cancel(request.request_id)
+
+    async def _run_later(self, later: LaterGroups, request: Request, values: Outputs) -> Outputs:
+        """The outputs of the last group; what the blocks took there counts here as if they were this replica's."""
+        block_times = self._loaded.block_times
+        crossing = await later.run(request, values)
+        for block, time_s in enumerate(crossing.block_times_s, start=self._groups[self._group].end_block):
+            block_times.observe(block, time_s)
+        return crossing.values
+
+    def _own_stay(self, request: Request) -> Request:
+        return stay(request, self._groups, self._group) if self._groups else request
 
     def apply(self, settings: ModelSettings, claim: DeviceSettings | None) -> None:
         """Other defaults for the requests that come from now on, and other wishes for the device.
@@ -323,16 +370,26 @@ class SplitModel:
         """Run a few requests in the ordinary way, so that caches are warm and the times are this machine's.
 
         Raises:
-            BlockFailedError: If the model does not run.
+            BlockFailedError: If the model does not run, or its first blocks.
         """
-        inputs = sample_inputs(self.plan.inputs)
+        inputs = sample_inputs(self._own_part(self.plan).inputs)
         if inputs is None:
             logger.warning("%r takes inputs of unknown shape: its first request warms it up", self.settings.model)
             return
         for _ in range(NUM_WARM_UP_RUNS):
             answer: Future[Outputs] = Future()
-            loaded.thread.submit(self._make_request(loaded, None, None), inputs, partial(_settle, answer))
-            answer.result()
+            request = self._own_stay(self._make_request(loaded, None, None))
+            loaded.thread.submit(request, inputs, partial(_settle, answer))
+            try:
+                answer.result()
+            except BlockFailedError:
+                if self._group == 0:
+                    raise
+                # zeros are inputs that a model can take, but need not be what can cross a cut
+                logger.warning(
+                    "blocks of %r do not run on zeros: their first request warms them up", self.settings.model
+                )
+                return
 
 
 def _settle(answer: Future[Outputs] | asyncio.Future[Outputs], result: Result) -> None:

@@ -15,14 +15,16 @@ class Candidate:
         request: What was submitted.
         sequence: Number of the submission; with ``arrival_s`` it is the arrival order.
         arrival_s: The request's arrival, monotonic seconds.
-        deadline_s: The request's deadline, monotonic seconds.
+        deadline_s: The request's deadline, monotonic seconds, less what it needs on other devices afterwards.
         isolated_s: Isolated time in seconds.
         priority: The request's level, 1 highest.
         model: The request's model.
         remaining_s: Predicted run time, in seconds, still to come at the next moment anything can be decided: of all
-            blocks not yet run for a waiting request, of the blocks behind the running one for a holder.
+            blocks not yet run for a waiting request, of the blocks behind the running one for a holder; also of those
+            behind the end of its stay.
         blocks_done: Blocks finished.
         num_blocks: Blocks in all.
+        stops_at: Block before which its stay on the device ends.
         block_began_s: When the running block began (a holder), monotonic seconds.
         holding_since_s: When the device was granted; None while waiting.
         is_cancelled: Asked to stop; it is not chosen again.
@@ -47,17 +49,19 @@ class Candidate:
         "remaining_s",
         "request",
         "sequence",
+        "stops_at",
     )
 
     def __init__(self, request: Request, sequence: int, *, blocks_done: int = 0) -> None:
         self.request = request
         self.sequence = sequence
         self.arrival_s = request.arrival_s
-        self.deadline_s = request.deadline_s
+        self.deadline_s = request.deadline_s - request.elsewhere_s
         self.isolated_s = request.isolated_s
         self.priority = request.priority
         self.model = request.model
         self.num_blocks = len(request.block_times_s)
+        self.stops_at = request.stops_at
         self.blocks_done = blocks_done
         self.set_block_times(request.block_times_s)
         self.block_began_s = request.arrival_s
@@ -75,7 +79,7 @@ class Candidate:
     @property
     def is_in_last_block(self) -> bool:
         """True for a holder that meets no boundary before its end."""
-        return self.blocks_done + 1 >= self.num_blocks
+        return self.blocks_done + 1 >= self.stops_at
 
     @property
     def running_block_s(self) -> float:

@@ -130,7 +130,7 @@ class DeviceAllocator:
         return self._require(request_id).notes
 
     def submit(self, request: Request, now_s: float) -> Decision:
-        """A request wants the device.
+        """A request wants the device. One that has run some blocks elsewhere is let in like one that yielded.
 
         Raises:
             DuplicateRequestError: If its identity waits or runs already.
@@ -140,8 +140,8 @@ class DeviceAllocator:
         """
         if request.request_id in self._candidates:
             raise DuplicateRequestError(request.request_id)
-        candidate = self._make_candidate(request, 0)
-        if self._exclusive:
+        candidate = self._make_candidate(request, request.first_block)
+        if self._exclusive and not request.first_block:
             if self._holder is not None or self._grants_nobody:
                 self._waiting.check_bounds(request)
             if self._policy.has_admission:
@@ -166,8 +166,8 @@ class DeviceAllocator:
         holder = self._holders.get(request_id)
         if holder is None or blocks_done < holder.blocks_done:
             return
-        if blocks_done > holder.num_blocks:
-            raise ProgressError(request_id, f"{blocks_done} blocks reported as finished of {holder.num_blocks}")
+        if blocks_done > holder.stops_at:
+            raise ProgressError(request_id, f"{blocks_done} blocks reported as finished of {holder.stops_at}")
         boundary_s = min(boundary_s, now_s)
         self._account(holder, boundary_s)
         holder.run_from(blocks_done, max(boundary_s, holder.block_began_s))
@@ -200,10 +200,10 @@ class DeviceAllocator:
             InvalidRequestError: If a predicted time is no number of at least 0.
         """
         holder = self._require_holder(request_id)
-        if not holder.blocks_done <= blocks_done < holder.num_blocks:
+        if not holder.blocks_done <= blocks_done < holder.stops_at:
             raise ProgressError(
                 request_id,
-                f"yields after {blocks_done} blocks, possible are {holder.blocks_done} to {holder.num_blocks - 1}",
+                f"yields after {blocks_done} blocks, possible are {holder.blocks_done} to {holder.stops_at - 1}",
             )
         if block_times_s is not None:
             if len(block_times_s) != holder.num_blocks:
@@ -267,6 +267,11 @@ class DeviceAllocator:
         last = self._policy.choose(at_s + holder.remaining_s, None)
         return None if last is None else last.request
 
+    def request(self, request_id: RequestId) -> Request | None:
+        """The request, if it waits or runs."""
+        candidate = self._candidates.get(request_id)
+        return None if candidate is None else candidate.request
+
     def is_waiting(self, request_id: RequestId) -> bool:
         """Whether it waits for the device."""
         candidate = self._candidates.get(request_id)
@@ -282,8 +287,8 @@ class DeviceAllocator:
         candidate = self._require(request_id)
         if candidate.holding_since_s is not None:
             raise UnknownRequestError(request_id)
-        if not candidate.blocks_done <= blocks_done < candidate.num_blocks:
-            raise ProgressError(request_id, f"has run {blocks_done} blocks of {candidate.num_blocks} and waits")
+        if not candidate.blocks_done <= blocks_done < candidate.stops_at:
+            raise ProgressError(request_id, f"has run {blocks_done} blocks of {candidate.stops_at} and waits")
         self._waiting.remove(candidate)
         candidate.stop_at(blocks_done)
         self._waiting.add(candidate)
@@ -331,9 +336,11 @@ class DeviceAllocator:
         """
         if request.request_id in self._candidates:
             raise DuplicateRequestError(request.request_id)
-        num_blocks = len(request.block_times_s)
-        if not 0 <= blocks_done < num_blocks + is_holding:
-            raise ProgressError(request.request_id, f"announced with {blocks_done} of {num_blocks} blocks finished")
+        if not request.first_block <= blocks_done < request.stops_at + is_holding:
+            raise ProgressError(
+                request.request_id,
+                f"announced with {blocks_done} blocks done, it runs {request.first_block} to {request.stops_at - 1}",
+            )
         if is_holding and self._exclusive and self._holder is not None:
             raise TwoHoldersError(request.request_id, self._holder.request.request_id)
         candidate = self._make_candidate(request, blocks_done)

@@ -114,7 +114,7 @@ def explain(
 
     Args:
         turns: Turns on its device, in any order; at least those between its arrival and its end.
-        request: The request.
+        request: The request; of one that runs on in other stays (``Request.end_block``) this stay is explained.
         end_s: When it ended, monotonic seconds; None: with its last turn.
         notes: What the allocator noted down, if the request was traced.
 
@@ -122,7 +122,7 @@ def explain(
         UnknownRequestError: If no turn of it is there and ``end_s`` is None.
     """
     recent = sorted((turn for turn in turns if turn.end_s > request.arrival_s), key=lambda turn: turn.start_s)
-    own = [turn for turn in recent if turn.request_id == request.request_id]
+    own = [turn for turn in recent if is_of_stay(turn, request)]
     others = [turn for turn in recent if turn.request_id != request.request_id]
     if end_s is None:
         if not own:
@@ -151,6 +151,29 @@ def explain(
         ),
         predicted_wait_s=None if notes is None else notes.predicted_wait_s,
         reasons=() if notes is None else tuple(notes.reasons),
+    )
+
+
+def is_of_stay(turn: RecordedTurn, request: Request) -> bool:
+    """Whether it is one of the request's own turns, in the stay on the device that the request tells of."""
+    return turn.request_id == request.request_id and request.first_block <= turn.first_block < request.stops_at
+
+
+def joined(stays: Sequence[Explanation]) -> Explanation:
+    """The explanation of a request from those of its stays, each of which begins where the one before ends."""
+    first = stays[0]
+    return Explanation(
+        request_id=first.request_id,
+        model=first.model,
+        total_s=sum(stay.total_s for stay in stays),
+        ran_s=sum(stay.ran_s for stay in stays),
+        waited_s=sum(stay.waited_s for stay in stays),
+        block_s=tuple(time_s for stay in stays for time_s in stay.block_s),
+        behind=_by_request(blocker for stay in stays for blocker in stay.behind),
+        idle_s=sum(stay.idle_s for stay in stays),
+        preemptions=tuple(preemption for stay in stays for preemption in stay.preemptions),
+        predicted_wait_s=first.predicted_wait_s,
+        reasons=tuple(reason for stay in stays for reason in stay.reasons),
     )
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import pickle
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,8 @@ from onnx import TensorProto, helper
 from ray import serve
 
 from deployments.runtime.backends.onnx_sessions import BlockChain
-from deployments.runtime.errors import DataRefusedError
+from deployments.runtime.block_groups import BlockGroup, check_groups, group_plan
+from deployments.runtime.errors import DataRefusedError, LayoutRefusedError
 from deployments.runtime.settings import DeviceSettings
 from serve_app.app import model
 from serve_app.model_ingress import check_servable
@@ -46,6 +49,7 @@ CARRIED = (
     "44_unused_input_and_dead_nodes",
     "57_optional_graph_input",
 )
+REFUSED_IN_GROUPS = ("28_sequence_crosses_cut", "29_optional_crosses_cut", "57_optional_graph_input")
 Split = Callable[[str], Path]
 Arrays = dict[str, np.ndarray]
 
@@ -149,6 +153,49 @@ def test_a_hard_model_answers_with_its_stored_outputs_in_every_form(name: str, s
             check_equal(over_http(plan, chain, binary_request(inputs)), plan, expected)
             check_equal(over_http(plan, chain, json_request(inputs)), plan, expected)
             check_equal(over_grpc(plan, chain, inputs), plan, expected)
+
+
+@pytest.mark.parametrize("name", [*CARRIED, "33_int4_crosses_cut", "34_float8_crosses_cut"])
+def test_blocks_that_get_their_values_as_bytes_give_the_same_bits_or_are_refused(
+    name: str, split: Split, tmp_path: Path
+) -> None:
+    folder = split(name)
+    plan = SplitPlan.load(folder)
+    device = DeviceSettings()
+    groups = [BlockGroup(first_block=i, end_block=i + 1, device=device) for i in range(len(plan.blocks))]
+    if name in REFUSED_IN_GROUPS:
+        with pytest.raises(LayoutRefusedError, match="only tensors can be sent"):
+            check_groups(plan, groups)
+        return
+    check_groups(plan, groups)
+    chains = []
+    for index, group in enumerate(groups):  # each in a folder with the files of its own blocks
+        own = group_plan(plan, group)
+        shutil.copytree(
+            folder, tmp_path / str(index), ignore=lambda _folder, names: [n for n in names if n == "blocks"]
+        )
+        for block in own.blocks:
+            target = tmp_path / str(index) / block.file
+            target.parent.mkdir(exist_ok=True)
+            shutil.copyfile(folder / block.file, target)
+        own.check_files(tmp_path / str(index))
+        chains.append(BlockChain(own, tmp_path / str(index), device, is_split=True))
+    fused = BlockChain(plan, folder, device, is_split=True)
+    for inputs, _ in data_sets(name) * 2:
+        expected = run_chain(fused, inputs)
+        values = inputs
+        for chain in chains:
+            buffers: list[pickle.PickleBuffer] = []
+            sent = pickle.dumps(run_chain(chain, values), protocol=5, buffer_callback=buffers.append)
+            values = pickle.loads(sent, buffers=[bytes(buffer.raw()) for buffer in buffers])  # read-only, as Ray's are
+        assert list(values) == list(expected)
+        for output, array in expected.items():
+            assert (values[output].dtype, values[output].shape) == (array.dtype, array.shape)
+            assert (
+                values[output].tolist() == array.tolist()
+                if array.dtype == object
+                else (values[output].tobytes() == array.tobytes())
+            )
 
 
 def test_values_out_of_range_are_an_invalid_argument_and_leave_nothing_behind(split: Split) -> None:

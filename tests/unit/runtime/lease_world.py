@@ -58,10 +58,12 @@ class SteppedChain:
 class Replica:
     """A device thread with a stepped model; requests have isolated time ``num_blocks`` seconds."""
 
-    def __init__(self, world: LeaseWorld, model: str, chain: SteppedChain, memory_bytes: int) -> None:
+    def __init__(
+        self, world: LeaseWorld, model: str, chain: SteppedChain, memory_bytes: int, *, first_block: int = 0
+    ) -> None:
         self.chain = chain
         self._num_blocks = chain.num_blocks
-        times_s = (1.0,) * chain.num_blocks
+        times_s = (1.0,) * (first_block + chain.num_blocks)
         self.thread = DeviceThread(
             model=model,
             load=lambda: chain,
@@ -109,10 +111,17 @@ class LeaseWorld:
         return self.server.socket_path
 
     def replica(
-        self, model: str, num_blocks: int, *, fails_in_block: int | None = None, memory_bytes: int = 0
+        self,
+        model: str,
+        num_blocks: int,
+        *,
+        fails_in_block: int | None = None,
+        memory_bytes: int = 0,
+        first_block: int = 0,
     ) -> Replica:
-        """A new replica that is welcome."""
-        replica = Replica(self, model, SteppedChain(num_blocks, fails_in_block=fails_in_block), memory_bytes)
+        """A new replica that is welcome; with ``first_block`` it has later blocks of a longer model."""
+        chain = SteppedChain(num_blocks, fails_in_block=fails_in_block)
+        replica = Replica(self, model, chain, memory_bytes, first_block=first_block)
         self._replicas.append(replica)
         return replica
 

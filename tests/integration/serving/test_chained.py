@@ -1,0 +1,158 @@
+"""A model whose blocks live in several deployments: real Serve, real allocators, beside the fused layout."""
+
+from __future__ import annotations
+
+import os
+import signal
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+import ray
+from ray import serve
+
+from deployments.runtime.errors import DeadlineExceededError, InputRefusedError, LayoutRefusedError, ReplicaClosedError
+from serve_app.app import model
+from serve_app.sections import ModelConfig
+from split_tool.plan import SplitPlan
+from tests.http_request import binary_request, read_answer
+from tests.integration.serving.observe import slices, status, wait_until
+from tests.models import random_input, whole_model_outputs
+
+DEVICE, OTHER = "cpu-20", "cpu-21"
+ENDS = (3, 6, 9)  # of the groups of vgg19's blocks
+URL = "http://127.0.0.1:{}/vgg19-chained"
+
+
+@pytest.fixture(scope="module")
+def vgg19(cluster: int, repository: Path) -> Any:
+    """vgg19 in three groups; the last one is on a device of its own."""
+    groups = [{"blocks": 3}, {"blocks": 3}, {"device": {"index": 21}}]
+    config = ModelConfig(
+        model="vgg19",
+        repository=str(repository),
+        device={"index": 20},
+        layout="chained",
+        chained={"groups": groups},
+    )
+    assert len(SplitPlan.load(repository / "vgg19").blocks) == ENDS[-1]
+    yield serve.run(model(config), name="vgg19-chained", route_prefix="/vgg19-chained")
+    serve.delete("vgg19-chained")
+
+
+def turns_since(marks: dict[str, int]) -> list[dict[str, Any]]:
+    return [turn for device, mark in marks.items() for turn in slices(device, mark)]
+
+
+def marks() -> dict[str, int]:
+    return {device: status(device)["num_slices"] for device in (DEVICE, OTHER)}
+
+
+def is_running(device: str, block: int) -> bool:
+    """Whether a request runs there that has come to the block, or beyond."""
+    return any(holder["blocks_done"] >= block for holder in status(device)["snapshot"]["holders"])
+
+
+def test_the_answer_is_bit_identical_and_the_log_shows_one_request_in_all_groups(vgg19: Any, cluster: int) -> None:
+    inputs = random_input("vgg19", seed=2)
+    before = marks()
+    answer = httpx.post(URL.format(cluster) + "/infer", timeout=60, **binary_request(inputs))
+    assert answer.status_code == 200, answer.text
+    outputs = dict(read_answer(answer.content, int(answer.headers["Inference-Header-Content-Length"])))
+    expected = whole_model_outputs("vgg19", inputs)
+    assert outputs.keys() == expected.keys()
+    for name, array in expected.items():
+        np.testing.assert_array_equal(outputs[name], array, strict=True)
+    wait_until(lambda: len(turns_since(before)) == 3, "three turns are recorded")
+    turns = turns_since(before)
+    assert len({turn["request_id"] for turn in turns}) == 1
+    assert {turn["model"] for turn in turns} == {"vgg19"}
+    assert [turn["first_block"] for turn in turns] == [0, *ENDS[:-1]]
+    assert [turn["first_block"] + len(turn["block_ends_s"]) for turn in turns] == list(ENDS)
+    assert all(first["end_s"] <= second["start_s"] for first, second in pairwise(turns))
+
+
+def test_an_explanation_and_the_statistics_count_all_groups_as_one_request(vgg19: Any) -> None:
+    before = vgg19.statistics.remote().result()
+    outputs, explanation = vgg19.infer_explained.remote(random_input("vgg19")).result()
+    assert outputs
+    assert len(explanation.block_s) == ENDS[-1]
+    assert len(explanation.reasons) == len(ENDS)
+    assert explanation.ran_s + explanation.waited_s == pytest.approx(explanation.total_s)
+    after = vgg19.statistics.remote().result()
+    assert after.inference_count == before.inference_count + 1
+    ran_s = (after.inference_stats.compute_infer.ns - before.inference_stats.compute_infer.ns) / 1e9
+    assert ran_s == pytest.approx(sum(explanation.block_s), rel=0.05)
+
+
+def test_the_policy_sees_what_is_left_of_the_whole_chain(vgg19: Any) -> None:
+    inputs = ray.put(random_input("vgg19"))
+    requests = [vgg19.infer.remote(inputs) for _ in range(4)]
+    waiting: list[dict[str, Any]] = []
+
+    def is_one_waiting() -> bool:
+        waiting.extend(status(DEVICE)["snapshot"]["waiting"])
+        return bool(waiting)
+
+    wait_until(is_one_waiting, "a request waits")
+    times_s = vgg19.block_times_s.remote().result()
+    left_here_s = sum(times_s[waiting[0]["blocks_done"] : ENDS[1]])
+    assert waiting[0]["remaining_s"] == pytest.approx(left_here_s, rel=0.3)
+    assert all(request.result() for request in requests)
+
+
+def test_wrong_inputs_are_refused_before_anything_runs(vgg19: Any) -> None:
+    before = marks()
+    with pytest.raises(InputRefusedError, match="missing input"):
+        vgg19.infer.remote({}).result()
+    assert turns_since(before) == []
+
+
+def test_a_time_out_in_a_later_group_is_the_right_error_and_frees_its_device(vgg19: Any) -> None:
+    before = marks()
+    times_s = vgg19.block_times_s.remote().result()
+    late_s = sum(times_s[: ENDS[0]]) + 0.5 * sum(times_s[ENDS[0] :])
+    with pytest.raises(DeadlineExceededError, match="time-out of"):
+        vgg19.infer.remote(random_input("vgg19"), timeout_s=late_s).result()
+    wait_until(lambda: not is_running(DEVICE, 0) and not is_running(OTHER, 0), "nobody holds a device")
+    wait_until(lambda: turns_since(before)[-1]["outcome"] == "cancelled", "the turn is recorded")
+    assert turns_since(before)[-1]["first_block"] in ENDS
+
+
+def test_cancelling_while_a_later_group_runs_frees_its_device(vgg19: Any) -> None:
+    before = marks()
+    request = vgg19.infer.remote(random_input("vgg19"))
+    wait_until(lambda: is_running(OTHER, ENDS[1]), "the last group runs")
+    request.cancel()
+    wait_until(lambda: bool(slices(OTHER, before[OTHER])), "the turn is recorded")
+    (turn,) = slices(OTHER, before[OTHER])
+    assert turn["outcome"] == "cancelled"
+    assert not status(OTHER)["snapshot"]["holders"]
+
+
+def test_a_killed_replica_of_a_later_group_is_one_clear_error_and_is_replaced(vgg19: Any) -> None:
+    request = vgg19.infer.remote(random_input("vgg19"))
+    wait_until(lambda: is_running(OTHER, ENDS[1]), "the last group runs")
+    (replica,) = status(OTHER)["replicas"]
+    os.kill(replica["pid"], signal.SIGKILL)
+    with pytest.raises(ReplicaClosedError, match="later blocks of 'vgg19' died while the request was on its way"):
+        request.result(timeout_s=30)
+
+    def answers_again() -> bool:
+        try:
+            return bool(vgg19.infer.remote(random_input("vgg19")).result(timeout_s=60))
+        except ReplicaClosedError:
+            return False
+
+    wait_until(answers_again, "vgg19 answers again", limit_s=60)
+
+
+def test_a_model_that_cannot_be_chained_does_not_even_start(repository: Path) -> None:
+    config = ModelConfig(
+        model="squeezenet", repository=str(repository), layout="chained", chained={"groups": [{"blocks": 3}]}
+    )
+    with pytest.raises(LayoutRefusedError, match="end before blocks 3, its plan has 2 blocks"):
+        model(config)
