@@ -48,8 +48,9 @@ def _describe(config: ServerConfig) -> None:
         print(f"  gRPC: {config.gateway.grpc_host}:{config.gateway.grpc_port}")
     for model in config.models:
         stored = model.stored()
-        device = model.device.to_settings().device
-        print(f"  {model.model}: device {device}, mode {model.device.mode}, version {stored.version}, {stored.folder}")
+        devices = ", ".join(each.to_settings().device for each in model.all_devices)
+        mode = model.all_devices[0].mode
+        print(f"  {model.model}: device {devices}, mode {mode}, version {stored.version}, {stored.folder}")
 
 
 def _run(config: ServerConfig, *, use_haproxy: bool | None, has_ray_dashboard: bool) -> int:

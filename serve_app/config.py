@@ -78,7 +78,7 @@ def load_config(
             faults += found
             if model is not None:
                 models.append(model)
-                stated.append((f"model {model.model!r}", model.device.to_settings()))
+                stated += [(f"model {model.model!r}", each.to_settings()) for each in model.all_devices]
                 faults += _faults_of_entry(entry, model, where)
                 device, found = _live_device(entry, model, where)
                 faults += found
@@ -228,28 +228,42 @@ def _faults_of_entry(entry: dict[str, Any], model: ModelConfig, where: str) -> l
     if entry.get("route_prefix") != MODEL_ROUTE + model.model:
         wanted = MODEL_ROUTE + model.model
         faults.append(f"{where}.route_prefix: must be {wanted!r} (found {entry.get('route_prefix')!r})")
+    for index, options in enumerate(_deployments(entry)):
+        if model.devices and not {"num_replicas", "autoscaling_config"}.isdisjoint(options):
+            faults.append(
+                f"{where}.deployments[{index}]: a model with devices has as many replicas as they and "
+                "replicas_per_device say; leave num_replicas and autoscaling_config out"
+            )
     return faults
+
+
+def _deployments(entry: dict[str, Any]) -> list[dict[str, Any]]:
+    """The options of the entry's deployments, without what is none."""
+    deployments = entry.get("deployments")
+    return [each if isinstance(each, dict) else {} for each in (deployments if isinstance(deployments, list) else [])]
 
 
 def _live_device(entry: dict[str, Any], model: ModelConfig, where: str) -> tuple[list[DeviceSettings], list[str]]:
     """What the ``user_config`` of the entry's deployments make of the device, and what is wrong in them."""
-    deployments = entry.get("deployments")
     found: list[DeviceSettings] = []
     faults: list[str] = []
-    for index, deployment in enumerate(deployments if isinstance(deployments, list) else []):
-        user_config = deployment.get("user_config") if isinstance(deployment, dict) else None
-        if user_config is None:
+    for index, options in enumerate(_deployments(entry)):
+        if (user_config := options.get("user_config")) is None:
             continue
         place = f"{where}.deployments[{index}].user_config"
-        _, device, wrong = _validate_live(user_config, model.device.to_settings(), place)
-        faults += wrong
-        found += [] if device is None else [device]
+        for stated in model.all_devices:
+            _, device, wrong = _validate_live(user_config, stated.to_settings(), place)
+            faults += [each for each in wrong if each not in faults]
+            found += [] if device is None else [device]
     return found, faults
 
 
 def _with_mode(args: dict[str, Any], mode: str) -> dict[str, Any]:
-    device = args.get("device")
-    return args | {"device": (device if isinstance(device, dict) else {}) | {"mode": mode}}
+    device, devices = args.get("device"), args.get("devices")
+    changed = args | {"device": (device if isinstance(device, dict) else {}) | {"mode": mode}}
+    if isinstance(devices, list):
+        changed["devices"] = [each | {"mode": mode} if isinstance(each, dict) else each for each in devices]
+    return changed
 
 
 def _gateway_args(args: Any, mode: str | None, grpc_port: int | None) -> Any:
@@ -259,7 +273,7 @@ def _gateway_args(args: Any, mode: str | None, grpc_port: int | None) -> Any:
     args = dict(args or {})
     if grpc_port is not None:
         args["grpc_port"] = grpc_port
-    if mode is not None and isinstance(args.get("models"), dict) and "device" in args["models"]:
+    if mode is not None and isinstance(args.get("models"), dict) and {"device", "devices"} & set(args["models"]):
         args["models"] = _with_mode(args["models"], mode)
     return args
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -96,10 +96,40 @@ class StoredModelConfig(Section):
 
     version: int | None = Field(None, ge=1, description="Version to serve; null: the highest in the repository.")
     device: DeviceConfig = DeviceConfig()
+    devices: list[DeviceConfig] = Field(
+        default_factory=list, description="Several devices, each what device says with these keys in place."
+    )
+    replicas_per_device: int = Field(1, ge=1, description="Replicas of the model on each of its devices.")
+    num_gpus: float = Field(0.01, gt=0, le=1, description="Share of a GPU that Ray books for a replica (kind cuda).")
     qos: QosConfig = QosConfig()
     timeout_ms: float | None = Field(None, gt=0, description="Give a request up after this time with 504.")
     http: HttpConfig = HttpConfig()
     split: SplitConfig = SplitConfig()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _complete_devices(cls, stated: Any) -> Any:
+        """Give each of ``devices`` what ``device`` says and it does not."""
+        if isinstance(stated, dict) and isinstance(stated.get("devices"), list):
+            common = stated.get("device")
+            common = common if isinstance(common, dict) else {}
+            devices = [common | each if isinstance(each, dict) else each for each in stated["devices"]]
+            return stated | {"devices": devices}
+        return stated
+
+    @model_validator(mode="after")
+    def _check_devices(self) -> StoredModelConfig:
+        names = [each.to_settings().device for each in self.all_devices]
+        if len(set(names)) < len(names):
+            raise ValueError(f"devices {', '.join(names)}: each must be another one, by kind and index")
+        if len({each.kind for each in self.all_devices}) > 1:
+            raise ValueError(f"devices {', '.join(names)}: all must be of one kind, as the split plan is for one")
+        return self
+
+    @property
+    def all_devices(self) -> tuple[DeviceConfig, ...]:
+        """The devices that the model has replicas on, at least one."""
+        return tuple(self.devices) or (self.device,)
 
 
 class ModelConfig(StoredModelConfig):
@@ -117,7 +147,7 @@ class ModelConfig(StoredModelConfig):
         return find_model(Path(self.repository), self.model, self.version)
 
     def to_settings(self) -> ModelSettings:
-        """The same for the runtime, with the version that is on disk now.
+        """The same for the runtime, on the first of its devices, with the version that is on disk now.
 
         Raises:
             ServeAppError: See ``stored``.
@@ -127,7 +157,7 @@ class ModelConfig(StoredModelConfig):
             model=self.model,
             version=str(stored.version),
             folder=str(stored.folder),
-            device=self.device.to_settings(),
+            device=self.all_devices[0].to_settings(),
             timeout_s=_seconds(self.timeout_ms),
         )
         return _with_qos(settings, self.qos)

@@ -236,7 +236,7 @@ def _listener(port: int) -> str:
 
 def _affinity_setter(config: ServerConfig) -> Callable[[], None] | None:
     """Keeps the cluster off the cores that CPU devices are pinned to; device threads pin themselves to those."""
-    device_cores = {core for model in config.models for core in model.device.cores or ()}
+    device_cores = {core for model in config.models for device in model.all_devices for core in device.cores or ()}
     if not device_cores or not hasattr(os, "sched_setaffinity"):
         return None
     others = os.sched_getaffinity(0) - device_cores

@@ -76,6 +76,7 @@ STATUS_OF: dict[type[BaseException], Status] = {
     runtime.AllocatorUnreachableError: UNAVAILABLE,
     runtime.DeviceUnavailableError: UNAVAILABLE,
     runtime.LeaseOverdueError: UNAVAILABLE,
+    runtime.NeighbourGoneError: UNAVAILABLE,
     runtime.ReplicaClosedError: UNAVAILABLE,
     runtime.DataRefusedError: BAD_REQUEST,
     BackPressureError: FULL,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import numpy as np
 import onnxruntime as ort
 from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
+from deployments.runtime.cuda_devices import VISIBLE, cuda_number
 from deployments.runtime.errors import DeviceUnavailableError
 from deployments.runtime.settings import DeviceSettings
 from deployments.runtime.values import to_numpy, to_ort
@@ -58,7 +60,7 @@ class BlockChain:
             DeviceUnavailableError: If ONNX Runtime does not give the provider asked for.
         """
         self._device = settings.kind
-        self._index = settings.index if settings.kind != "cpu" else 0
+        self._index = _provider_index(settings)
         if is_split:
             files = [block.file for block in plan.blocks]
             is_optimised = plan.graph == "optimised"
@@ -165,6 +167,11 @@ class BlockChain:
                 binding.bind_output(name, self._device, self._index)
 
 
+def _provider_index(settings: DeviceSettings) -> int:
+    """The device's number among those of its kind that this process sees."""
+    return cuda_number(settings.index, os.environ.get(VISIBLE)) if settings.kind == "cuda" else 0
+
+
 def _open_session(path: Path, settings: DeviceSettings, *, is_optimised: bool) -> ort.InferenceSession:
     options = ort.SessionOptions()
     options.intra_op_num_threads = settings.threads
@@ -184,7 +191,7 @@ def _open_session(path: Path, settings: DeviceSettings, *, is_optimised: bool) -
             f"device {settings.device} needs {wanted}, this ONNX Runtime has {ort.get_available_providers()}: install "
             "onnxruntime-gpu and a CUDA driver, or set kind: cpu"
         )
-    provider_options = [{"device_id": str(settings.index)}] if settings.kind == "cuda" else [{}]
+    provider_options = [{"device_id": str(_provider_index(settings))}] if settings.kind == "cuda" else [{}]
     session = ort.InferenceSession(
         path, options, providers=[wanted], provider_options=provider_options, enable_fallback=0
     )

@@ -26,9 +26,12 @@ from deployments.runtime.errors import (
     BlockFailedError,
     DataRefusedError,
     DeadlineExceededError,
+    NeighbourGoneError,
     PlanNotForDeviceError,
 )
 from deployments.runtime.inputs import check_inputs, sample_inputs
+from deployments.runtime.neighbour_link import Methods
+from deployments.runtime.neighbours import Neighbours
 from deployments.runtime.settings import SWITCH_INTERVAL_S, DeviceSettings
 from deployments.scheduling.errors import UnknownRequestError
 from deployments.scheduling.explanation import Explanation
@@ -42,6 +45,9 @@ NUM_WARM_UP_RUNS = 3
 _DRAIN_POLL_S = 0.02
 
 Outputs = dict[str, np.ndarray]
+Wishes = tuple[int | None, float | None, float | None]
+"""Priority, time-out and deadline of one request, see ``SplitModel.infer``."""
+Answer = tuple[Outputs, Explanation | None]
 
 
 class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,6 +108,7 @@ class SplitModel:
         self.in_force = settings.device
         self._stated = settings.device
         self._claim: DeviceSettings | None = None
+        self._neighbours: Neighbours | None = None
         self._retired_s = 0.0
         self._reload_lock = threading.Lock()  # one reload at a time
         self._submit_lock = threading.Lock()  # nobody talks to what has been replaced
@@ -176,7 +183,7 @@ class SplitModel:
             BlockFailedError: If ONNX Runtime raised otherwise.
             ReplicaClosedError: If the replica shut down meanwhile.
         """
-        return (await self._run(inputs, priority, timeout_s, deadline_s))[0]
+        return (await self._infer_anywhere(inputs, (priority, timeout_s, deadline_s), is_explained=False))[0]
 
     async def infer_explained(
         self,
@@ -185,9 +192,40 @@ class SplitModel:
         priority: int | None = None,
         timeout_s: float | None = None,
         deadline_s: float | None = None,
-    ) -> tuple[Outputs, Explanation | None]:
+    ) -> Answer:
         """The same, with where the time went; that is None where the allocator no longer knows. One actor call more."""
-        outputs, request = await self._run(inputs, priority, timeout_s, deadline_s, is_traced=True)
+        return await self._infer_anywhere(inputs, (priority, timeout_s, deadline_s), is_explained=True)
+
+    async def meet(self, neighbours: Neighbours, methods: Methods | None = None) -> None:
+        """Share requests with the other replicas of the model on this node from now on.
+
+        Args:
+            neighbours: They.
+            methods: What they may call beside ``infer_here``.
+        """
+        await neighbours.meet({"infer_here": self.infer_here} | dict(methods or {}))
+        self._neighbours = neighbours
+
+    async def _infer_anywhere(self, inputs: Mapping[str, np.ndarray], wishes: Wishes, *, is_explained: bool) -> Answer:
+        """Run the model on the device where the request waits least."""
+        neighbours = self._neighbours
+        if neighbours is not None:
+            priority, timeout_s, deadline_s = wishes
+            own_s = deadline_s if deadline_s is not None else timeout_s
+            link = neighbours.better_one(lambda: self._make_request(self._loaded, priority, own_s))
+            if link is not None:
+                try:
+                    answer: Answer = await link.call("infer_here", inputs, wishes, is_explained=is_explained)
+                    return answer
+                except NeighbourGoneError:
+                    neighbours.forget(link)
+        return await self.infer_here(inputs, wishes, is_explained=is_explained)
+
+    async def infer_here(self, inputs: Mapping[str, np.ndarray], wishes: Wishes, *, is_explained: bool) -> Answer:
+        """``infer`` or ``infer_explained`` on this replica's own device; ``wishes`` are the options in that order."""
+        outputs, request = await self._run(inputs, *wishes, is_traced=is_explained)
+        if not is_explained:
+            return outputs, None
         try:
             return outputs, await explanation(self._stated, request)
         except (UnknownRequestError, RayError):
