@@ -39,7 +39,7 @@ def choose_device(
     hop_s: float = 0.0,
     max_forecasts: int = MAX_FORECASTS,
 ) -> int:
-    """Number of the device on which the request waits least; on equal terms the one with less work.
+    """Number of the device on which the request waits least; on equal terms where it is, then the one with less work.
 
     Args:
         devices: At least one.
@@ -61,8 +61,8 @@ def choose_device(
     work_s = {number: devices[number].work_s(now_s) for number in (first, *others)}
     asked = (first, *nsmallest(max_forecasts, others, key=work_s.__getitem__))
 
-    def costs(number: int) -> tuple[float, float]:
+    def costs(number: int) -> tuple[float, float, float]:
         hop = 0.0 if number == first else hop_s
-        return devices[number].predicted_wait_s(request, now_s) + hop, work_s[number]
+        return devices[number].predicted_wait_s(request, now_s) + hop, hop, work_s[number]
 
     return min(asked, key=costs)
