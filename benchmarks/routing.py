@@ -28,9 +28,10 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from deployments.runtime.device_view import DeviceView
 from deployments.runtime.errors import NeighbourGoneError
 from deployments.runtime.neighbour_link import NeighbourLink, start_link
-from deployments.runtime.queue_page import DeviceView, QueuePage
+from deployments.runtime.queue_page import QueuePage
 from deployments.runtime.settings import DeviceSettings
 from deployments.scheduling.device_allocator import DeviceAllocator
 from deployments.scheduling.policies.table import make_policy

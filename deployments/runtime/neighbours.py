@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from deployments.runtime.errors import NeighbourGoneError
+from deployments.runtime.device_view import DeviceView
+from deployments.runtime.errors import AllocatorUnreachableError, NeighbourGoneError, ReplicaClosedError
 from deployments.runtime.neighbour_link import Methods, NeighbourLink, start_link
-from deployments.runtime.queue_page import DeviceView
 from deployments.runtime.seats import Seat, neighbours_of
 from deployments.scheduling.request import Request
 from deployments.scheduling.routing import choose_device
@@ -45,12 +45,45 @@ class Neighbours:
         """Take calls of these methods from the neighbours, from now on."""
         self._server = await start_link(self._seat.socket_path, methods)
 
-    def better_one(self, make_request: Callable[[], Request]) -> NeighbourLink | None:
-        """The neighbour to which a request had better go; None: it stays.
+    def leave(self) -> None:
+        """Take no calls any more: new ones find nobody, those in progress end as they do."""
+        self._seat.socket_path.unlink(missing_ok=True)
+
+    async def try_elsewhere(self, make_request: Callable[[], Request], method: str, *arguments: Any) -> Any:
+        """What the method of a neighbour gives where the request had better go there; None: it is better off here.
 
         Args:
             make_request: Makes the request as it would be here; called if the device is not idle.
+            method: Runs it.
+            arguments: Of the method.
+
+        Raises:
+            Exception: What the method raised. If the neighbour goes away or shuts down, the request is to run here.
         """
+        link = self._better_one(make_request)
+        if link is None:
+            return None
+        try:
+            return await link.call(method, *arguments)
+        except (NeighbourGoneError, ReplicaClosedError, AllocatorUnreachableError):
+            for links in self._by_device.values():
+                if link in links:
+                    links.remove(link)
+            return None
+
+    async def ask_all(self, method: str, *arguments: Any) -> list[Any]:
+        """What each neighbour answers; those that are gone are left out."""
+        self._look_around()
+        answers = []
+        for link in list(self._links.values()):
+            try:
+                answers.append(await link.call(method, *arguments))
+            except NeighbourGoneError:
+                continue
+        return answers
+
+    def _better_one(self, make_request: Callable[[], Request]) -> NeighbourLink | None:
+        """The neighbour to which a request had better go; None: it stays."""
         here = self._view(self._seat.device)
         if here is None or here.is_idle:
             return None
@@ -67,23 +100,6 @@ class Neighbours:
         links = self._by_device[names[chosen]]
         links.append(links.pop(0))
         return links[-1]
-
-    async def ask_all(self, method: str, *arguments: Any) -> list[Any]:
-        """What each neighbour answers; those that are gone are left out."""
-        self._look_around()
-        answers = []
-        for link in list(self._links.values()):
-            try:
-                answers.append(await link.call(method, *arguments))
-            except NeighbourGoneError:
-                continue
-        return answers
-
-    def forget(self, link: NeighbourLink) -> None:
-        """It is gone."""
-        for links in self._by_device.values():
-            if link in links:
-                links.remove(link)
 
     def _look_around(self) -> None:
         """Find who has come and gone, if anybody has."""

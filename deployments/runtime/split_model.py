@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
+from typing import cast
 from uuid import uuid4
 
 import msgspec
@@ -26,7 +27,6 @@ from deployments.runtime.errors import (
     BlockFailedError,
     DataRefusedError,
     DeadlineExceededError,
-    NeighbourGoneError,
     PlanNotForDeviceError,
 )
 from deployments.runtime.inputs import check_inputs, sample_inputs
@@ -197,31 +197,21 @@ class SplitModel:
         return await self._infer_anywhere(inputs, (priority, timeout_s, deadline_s), is_explained=True)
 
     async def meet(self, neighbours: Neighbours, methods: Methods | None = None) -> None:
-        """Share requests with the other replicas of the model on this node from now on.
-
-        Args:
-            neighbours: They.
-            methods: What they may call beside ``infer_here``.
-        """
+        """Share requests with the model's other replicas; they may call ``infer_here``, and ``methods`` as well."""
         await neighbours.meet({"infer_here": self.infer_here} | dict(methods or {}))
         self._neighbours = neighbours
 
     async def _infer_anywhere(self, inputs: Mapping[str, np.ndarray], wishes: Wishes, *, is_explained: bool) -> Answer:
         """Run the model on the device where the request waits least."""
-        neighbours = self._neighbours
-        if neighbours is not None:
+        if self._neighbours is not None:
             priority, timeout_s, deadline_s = wishes
-            own_s = deadline_s if deadline_s is not None else timeout_s
-            link = neighbours.better_one(lambda: self._make_request(self._loaded, priority, own_s))
-            if link is not None:
-                try:
-                    answer: Answer = await link.call("infer_here", inputs, wishes, is_explained=is_explained)
-                    return answer
-                except NeighbourGoneError:
-                    neighbours.forget(link)
-        return await self.infer_here(inputs, wishes, is_explained=is_explained)
+            request = partial(self._make_request, self._loaded, priority, deadline_s or timeout_s)
+            answer = await self._neighbours.try_elsewhere(request, "infer_here", inputs, wishes, is_explained)
+            if answer is not None:
+                return cast(Answer, answer)
+        return await self.infer_here(inputs, wishes, is_explained)
 
-    async def infer_here(self, inputs: Mapping[str, np.ndarray], wishes: Wishes, *, is_explained: bool) -> Answer:
+    async def infer_here(self, inputs: Mapping[str, np.ndarray], wishes: Wishes, is_explained: bool) -> Answer:
         """``infer`` or ``infer_explained`` on this replica's own device; ``wishes`` are the options in that order."""
         outputs, request = await self._run(inputs, *wishes, is_traced=is_explained)
         if not is_explained:
@@ -314,6 +304,8 @@ class SplitModel:
         return self._retired_s + self._loaded.block_times.total_s
 
     def __del__(self) -> None:
+        if getattr(self, "_neighbours", None) is not None:
+            self._neighbours.leave()
         if getattr(self, "_current", None) is not None:
             self._loaded.thread.close()
 

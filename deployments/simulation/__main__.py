@@ -85,6 +85,7 @@ def _parser() -> argparse.ArgumentParser:
     devices = parser.add_argument_group("several devices (--load is for each of them)")
     devices.add_argument("--devices", metavar="N,...", help="instead: this many devices, one row each")
     devices.add_argument("--router", action="append", choices=[*ROUTERS], help="how to choose (default: all)")
+    devices.add_argument("--per-node", type=int, metavar="N", help="devices of a node, which requests do not leave")
     output = parser.add_argument_group("output")
     output.add_argument("--json", action="store_true", help="a JSON list instead of a table")
     output.add_argument("--by-model", action="store_true", help="also a table per model")
@@ -190,7 +191,10 @@ def _scale(options: argparse.Namespace, contenders: Sequence[Contender], setting
         def on_result(row: Scaling) -> None:
             status.update(f"{row.policy}, {row.router}, {row.num_devices} devices: done")
 
-        rows = measure_scaling(contenders, options.router or [*ROUTERS], workloads, setting, on_result=on_result)
+        routers = options.router or [*ROUTERS]
+        rows = measure_scaling(
+            contenders, routers, workloads, setting, num_per_node=options.per_node, on_result=on_result
+        )
     if options.json:
         print(json.dumps([row.as_json() for row in rows], indent=2))
     else:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
-from random import Random
 from typing import Protocol
 
 from deployments.scheduling.request import Request
@@ -39,9 +38,8 @@ def make_shortest_queue(hop_s: float, seed: int) -> Router:
 
 
 def make_random(hop_s: float, seed: int) -> Router:
-    """Any."""
-    random = Random(seed)
-    return lambda devices, request, now_s, first: random.randrange(len(devices))
+    """Any: where the request comes in."""
+    return lambda devices, request, now_s, first: first
 
 
 def make_round_robin(hop_s: float, seed: int) -> Router:
@@ -57,6 +55,20 @@ ROUTERS: Mapping[str, Callable[[float, int], Router]] = {
     "random": make_random,
     "round_robin": make_round_robin,
 }
+
+
+AT_THE_DOOR = frozenset({"random", "round_robin"})
+"""What a proxy does that knows nothing of the devices: the request comes in where it stays, there is no hop."""
+
+
+def within_nodes(router: Router, num_per_node: int) -> Router:
+    """Chooses among the devices of the node where a request comes in."""
+
+    def choose(devices: Sequence[Queue], request: Request, now_s: float, first: int) -> int:
+        start = first - first % num_per_node
+        return start + router(devices[start : start + num_per_node], request, now_s, first - start)
+
+    return choose
 
 
 def _least(devices: Sequence[Queue], first: int, key: Callable[[Queue], float]) -> int:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from time import perf_counter
 
 from deployments.scheduling.request import Request
 from deployments.simulation.contenders import Contender
 from deployments.simulation.experiment import Setting, Workload
 from deployments.simulation.measures import measure
-from deployments.simulation.routers import ROUTERS, Router
+from deployments.simulation.routers import AT_THE_DOOR, ROUTERS, Router, within_nodes
 from deployments.simulation.simulator import Run, simulate_devices
 from deployments.simulation.workload import make_requests
 
@@ -56,6 +56,7 @@ def measure_scaling(
     workloads: Sequence[tuple[int, Workload]],
     setting: Setting,
     *,
+    num_per_node: int | None = None,
     on_result: Callable[[Scaling], None],
 ) -> list[Scaling]:
     """One row per workload, contender and router.
@@ -65,6 +66,7 @@ def measure_scaling(
         routers: Names in ``ROUTERS``.
         workloads: For how many devices, and what comes to all of them together.
         setting: With which costs and deadlines.
+        num_per_node: Devices of a node; a request stays on the node where it comes in. None: all are on one.
         on_result: Called with each row as soon as it is there.
     """
     rows = []
@@ -74,7 +76,7 @@ def measure_scaling(
             alpha = setting.alpha if contender.alpha is None else contender.alpha
             variants = [make_requests(arrivals, models, alpha=alpha) for arrivals in workload.variants]
             for router in routers:
-                rows.append(_row(contender, router, num_devices, workload, variants, setting))
+                rows.append(_row(contender, router, num_devices, num_per_node, workload, variants, setting))
                 on_result(rows[-1])
     return rows
 
@@ -83,16 +85,19 @@ def _row(
     contender: Contender,
     router: str,
     num_devices: int,
+    num_per_node: int | None,
     workload: Workload,
     variants: Sequence[Sequence[Request]],
     setting: Setting,
 ) -> Scaling:
+    costs = replace(setting.costs, hop_s=0.0) if router in AT_THE_DOOR else setting.costs
     spent_s: list[float] = []
     runs: list[Run] = []
     for seed, requests in enumerate(variants):
-        allocators = [contender.make_allocator(setting.costs) for _ in range(num_devices)]
-        timed = _timed(ROUTERS[router](setting.costs.hop_s, seed), spent_s)
-        runs.append(simulate_devices(requests, allocators, timed, costs=setting.costs, seed=seed))
+        allocators = [contender.make_allocator(costs) for _ in range(num_devices)]
+        chosen = within_nodes(ROUTERS[router](costs.hop_s, seed), num_per_node or num_devices)
+        timed = _timed(chosen, spent_s)
+        runs.append(simulate_devices(requests, allocators, timed, costs=costs, seed=seed))
     measures = measure(runs, alphas=setting.alphas)
     num_requests = sum(len(run.requests) for run in runs)
     span_s = sum(run.requests[-1].arrival_s - run.requests[0].arrival_s for run in runs)

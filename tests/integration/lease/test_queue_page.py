@@ -9,7 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from deployments.runtime.queue_page import MAX_ENTRIES, DeviceView, QueuePage
+from deployments.runtime.device_view import DeviceView
+from deployments.runtime.queue_page import MAX_ENTRIES, QueuePage
 from deployments.runtime.settings import DeviceSettings
 from deployments.scheduling.device_allocator import DeviceAllocator
 from deployments.scheduling.policies.table import make_policy

@@ -20,7 +20,7 @@ from tests.integration.serving.observe import slices, status, wait_until
 from tests.models import random_input, whole_model_outputs
 
 FIRST, SECOND = "cpu-14", "cpu-15"
-NUM_IN_BURST = 400
+NUM_IN_BURST = 250
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def busy(both: Any, deploy: Deploy) -> Iterator[None]:
     shufflenet = deploy("shufflenet", index=14, mode="fifo")
     inputs = random_input("shufflenet")
     answers = [shufflenet.infer.remote(inputs) for _ in range(NUM_IN_BURST)]
-    wait_until(lambda: status(FIRST)["snapshot"]["waiting_s"] > 2.0, "the first device has work")
+    wait_until(lambda: status(FIRST)["snapshot"]["waiting_s"] > 1.5, "the first device has work")
     yield
     for answer in answers:
         answer.cancel()
