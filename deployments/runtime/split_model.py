@@ -304,8 +304,8 @@ class SplitModel:
         return self._retired_s + self._loaded.block_times.total_s
 
     def __del__(self) -> None:
-        if getattr(self, "_neighbours", None) is not None:
-            self._neighbours.leave()
+        if (neighbours := getattr(self, "_neighbours", None)) is not None:
+            neighbours.leave()
         if getattr(self, "_current", None) is not None:
             self._loaded.thread.close()
 

@@ -93,6 +93,7 @@ def scaling_table(rows: Sequence[Scaling]) -> Table:
         "p99",
         "device %",
         "hops %",
+        "turns",
         "us",
     ):
         table.add_column(column, justify="right")
@@ -109,6 +110,7 @@ def scaling_table(rows: Sequence[Scaling]) -> Table:
             f"{row.p99:.1f}",
             f"{row.device_use_pct:.0f}",
             f"{row.hops_pct:.0f}",
+            f"{row.turns_per_request:.2f}",
             f"{row.decision_us:.0f}",
         )
     return table

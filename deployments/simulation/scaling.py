@@ -30,6 +30,7 @@ class Scaling:
         p99: 99th percentile of the response ratio.
         device_use_pct: Per cent of the time that the devices ran blocks, in the mean.
         hops_pct: Per cent of the requests that went to another device than the one where they came in.
+        turns_per_request: Turns that a request took; each is one message to the allocator, and one more the request.
         decision_us: What choosing a device took, in microseconds: the mean, on the machine that simulated.
     """
 
@@ -43,6 +44,7 @@ class Scaling:
     p99: float
     device_use_pct: float
     hops_pct: float
+    turns_per_request: float
     decision_us: float
 
     def as_json(self) -> dict[str, object]:
@@ -113,6 +115,7 @@ def _row(
         p99=measures.overall.p99,
         device_use_pct=measures.device_use_pct,
         hops_pct=100.0 * sum(run.num_hops for run in runs) / num_requests,
+        turns_per_request=measures.num_turns / num_requests,
         decision_us=1e6 * sum(spent_s) / len(spent_s),
     )
 
