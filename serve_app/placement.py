@@ -34,7 +34,7 @@ class Place:
         self.neighbours: Neighbours | None = None
         if len(devices) > 1:
             application = serve.get_replica_context().app_name
-            key = hashlib.sha256(f"{application} {fingerprint}".encode()).hexdigest()[:8]
+            key = hashlib.sha256(f"{application} {fingerprint}".encode()).hexdigest()[:6]
             seat = Seat(node_folder() / f"dlir-{key}", list(devices))
             self.device = devices[seat.device]
             self.neighbours = Neighbours(seat, {name: device_folder(name) for name in devices})

@@ -32,6 +32,7 @@ from deployments.scheduling.policies.table import make_policy
 from deployments.scheduling.request import Request, RequestId
 
 _MAX_TRIES = 5
+_HOLDER = RequestId("holder")
 
 
 class _Head(NamedTuple):
@@ -46,7 +47,44 @@ class _Head(NamedTuple):
 class _Seen(NamedTuple):
     head: _Head
     holder: tuple[int, float, float, float, float, float, int, bytes]
-    entries: list[tuple[int, float, float, float, float, bytes]]
+    entries: list[bytes]
+
+
+class _Mirror:
+    """A scheduling core that is told what is seen of another one; it grants nothing.
+
+    Attributes:
+        core: It.
+    """
+
+    def __init__(self, settings: DeviceSettings) -> None:
+        sharing = settings.sharing
+        self.core = DeviceAllocator(
+            policy=make_policy(sharing.policy, settings.policy_options),
+            exclusive=sharing.exclusive,
+            preemption=sharing.preemption,
+            recovering=True,
+        )
+        self._held_since_s: float | None = None
+        self._names: dict[bytes, RequestId] = {}
+
+    def follow(self, seen: _Seen, now_s: float) -> None:
+        """Stand as was seen."""
+        core, names = self.core, self._names
+        if self._held_since_s is not None:
+            core.finish(_HOLDER, self._held_since_s)  # as if it had not run: it is there anew if it still runs
+            self._held_since_s = None
+        if seen.head.num_running:
+            core.announce(_holder(seen.holder, now_s), blocks_done=0, is_holding=True, now_s=now_s)
+            self._held_since_s = now_s
+        for entry in names.keys() - set(seen.entries):
+            core.cancel(names.pop(entry), now_s)
+        for entry in seen.entries:
+            if entry not in names:
+                number, priority, arrival_s, deadline_s, isolated_s, remaining_s, model = ENTRY.unpack(entry)
+                name = names[entry] = RequestId(str(number))
+                waiting = _request(name, priority, arrival_s, deadline_s, isolated_s, (remaining_s,), model)
+                core.announce(waiting, blocks_done=0, is_holding=False, now_s=now_s)
 
 
 class DeviceView:
@@ -61,8 +99,8 @@ class DeviceView:
             OSError: If there is none yet.
         """
         self._descriptor, self._map = open_page(folder, 0)
-        self._settings_changes = -1
-        self._settings = DeviceSettings()
+        self._settings_changes = 0
+        self._mirror: _Mirror | None = None
 
     @property
     def is_alive(self) -> bool:
@@ -86,35 +124,31 @@ class DeviceView:
             return inf
         return _work_s(self._head(), now_s)
 
-    def predicted_wait_s(self, request: Request, now_s: float) -> float:
-        """How long the request would wait for its first turn, in seconds, as the device's allocator would say."""
+    def predicted_wait_s(self, request: Request, now_s: float, limit_s: float = inf) -> float:
+        """How long the request would wait for its first turn, in seconds, as the device's allocator would say.
+
+        Costs what has changed since it was asked last, and the forecast; see ``DeviceAllocator.predicted_wait_s``.
+        """
         if not self.is_alive:
             return inf
         seen = self._read()
         if seen is None or seen.head.num_entries < seen.head.num_waiting:
             return self.work_s(now_s)
         try:
-            core = self._core_like(seen, now_s)
+            return self._follow(seen, now_s).predicted_wait_s(request, now_s, limit_s)
         except (SchedulingError, msgspec.DecodeError):  # a processor may show another one's stores in another order
+            self._mirror = None
             return self.work_s(now_s)
-        return core.predicted_wait_s(request, now_s)
 
-    def _core_like(self, seen: _Seen, now_s: float) -> DeviceAllocator:
-        """A scheduling core that stands as the device's does; nothing is granted in it."""
-        settings = self._settings_in_force()
-        sharing = settings.sharing
-        core = DeviceAllocator(
-            policy=make_policy(sharing.policy, settings.policy_options),
-            exclusive=sharing.exclusive,
-            preemption=sharing.preemption,
-            recovering=True,
-        )
-        if seen.head.num_running:
-            core.announce(_holder(seen.holder, now_s), blocks_done=0, is_holding=True, now_s=now_s)
-        for number, (priority, arrival_s, deadline_s, isolated_s, remaining_s, model) in enumerate(seen.entries):
-            waiting = _request(str(number), priority, arrival_s, deadline_s, isolated_s, (remaining_s,), model)
-            core.announce(waiting, blocks_done=0, is_holding=False, now_s=now_s)
-        return core
+    def _follow(self, seen: _Seen, now_s: float) -> DeviceAllocator:
+        """The mirror, made to stand as the device does."""
+        changes, num_bytes = SETTINGS_HEAD.unpack_from(self._map, SETTINGS_AT)
+        if self._mirror is None or changes != self._settings_changes:
+            at = SETTINGS_AT + SETTINGS_HEAD.size
+            settings = msgspec.msgpack.decode(self._map[at : at + num_bytes], type=DeviceSettings)
+            self._mirror, self._settings_changes = _Mirror(settings), changes
+        self._mirror.follow(seen, now_s)
+        return self._mirror.core
 
     def close(self) -> None:
         """Unmap and close the page."""
@@ -131,16 +165,9 @@ class DeviceView:
             holder = self._map[HOLDER_AT : HOLDER_AT + HOLDER.size]
             entries = self._map[ENTRIES_AT : ENTRIES_AT + head.num_entries * ENTRY.size]
             if not head.changes & 1 and self._head().changes == head.changes:
-                return _Seen(head, HOLDER.unpack(holder), list(ENTRY.iter_unpack(entries)))
+                pieces = [entries[at : at + ENTRY.size] for at in range(0, len(entries), ENTRY.size)]
+                return _Seen(head, HOLDER.unpack(holder), pieces)
         return None
-
-    def _settings_in_force(self) -> DeviceSettings:
-        changes, num_bytes = SETTINGS_HEAD.unpack_from(self._map, SETTINGS_AT)
-        if changes != self._settings_changes:
-            at = SETTINGS_AT + SETTINGS_HEAD.size
-            self._settings = msgspec.msgpack.decode(self._map[at : at + num_bytes], type=DeviceSettings)
-            self._settings_changes = changes
-        return self._settings
 
 
 def _work_s(head: _Head, now_s: float) -> float:
@@ -157,11 +184,11 @@ def _holder(seen: tuple[int, float, float, float, float, float, int, bytes], now
     boundary_s = min(block_s - ran_s % block_s if block_s else 0.0, left_s - ran_s)
     behind_s = left_s - ran_s - boundary_s
     blocks_s = (boundary_s, behind_s) if behind_s > 0.0 else (boundary_s,)
-    return _request("holder", priority, arrival_s, deadline_s, isolated_s, blocks_s, model)
+    return _request(_HOLDER, priority, arrival_s, deadline_s, isolated_s, blocks_s, model)
 
 
 def _request(
-    name: str,
+    name: RequestId,
     priority: int,
     arrival_s: float,
     deadline_s: float,
@@ -170,7 +197,7 @@ def _request(
     model: bytes,
 ) -> Request:
     return Request(
-        request_id=RequestId(name),
+        request_id=name,
         model=model.rstrip(b"\0").decode(errors="replace"),
         owner="",
         arrival_s=arrival_s,

@@ -40,7 +40,7 @@ class Seat:
             fcntl.flock(mutex, fcntl.LOCK_EX)
             taken = Counter(path.name.split(".")[0] for path in _living_seats(folder))
             self.device = min(devices, key=lambda device: taken[device])
-            path = folder / f"{self.device}.{uuid4().hex[:6]}.seat"
+            path = folder / f"{self.device}.{uuid4().hex[:4]}.seat"
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
             fcntl.flock(self._descriptor, fcntl.LOCK_EX)
         finally:

@@ -32,6 +32,8 @@ and nothing goes backwards because of it.
 
 from __future__ import annotations
 
+from math import inf
+
 from deployments.scheduling.candidate import Candidate
 from deployments.scheduling.decision import NOTHING_TO_DO, Decision, Refusal
 from deployments.scheduling.errors import (
@@ -131,16 +133,17 @@ class DeviceAllocator:
         held_s = sum(boundary_s(each, now_s) - now_s + each.remaining_s for each in self._holders.values())
         return held_s + self._waiting.waiting_s
 
-    def predicted_wait_s(self, request: Request, now_s: float) -> float:
+    def predicted_wait_s(self, request: Request, now_s: float, limit_s: float = inf) -> float:
         """How long a request would wait for its first turn if it came now and nothing else did, in seconds.
 
-        Changes nothing; costs what ``NextTurn.predicted_wait_s`` does. Bounds and admission are not looked at.
+        Changes nothing; costs what ``NextTurn.predicted_wait_s`` does, where ``limit_s`` is explained too. Bounds and
+        admission are not looked at.
         """
         if not self._exclusive or not self._candidates:
             return 0.0
         newcomer = Candidate(request, self._num_submitted + 1)
         self._policy.add(newcomer)
-        wait_s = self._next_turn.predicted_wait_s(newcomer, self._competing_holder(), now_s)
+        wait_s = self._next_turn.predicted_wait_s(newcomer, self._competing_holder(), now_s, limit_s)
         self._policy.remove(newcomer)
         return wait_s
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from deployments.scheduling.candidate import Candidate
 from deployments.scheduling.modes import Preemption
 from deployments.scheduling.policies.policy import Policy
@@ -61,7 +63,9 @@ class NextTurn:
             look_s = max(now_s, holder.block_began_s + block_s) + max(block_s - ahead_s, _MIN_LOOK_S)
         return max(look_s, change_s)
 
-    def predicted_wait_s(self, candidate: Candidate, holder: Candidate | None, now_s: float) -> float:
+    def predicted_wait_s(
+        self, candidate: Candidate, holder: Candidate | None, now_s: float, limit_s: float = inf
+    ) -> float:
         """How long a waiting request waits for its first turn if nothing else happens, in seconds.
 
         Each that is chosen before it runs to its end; the policy is asked again and again, and left as it was found. At
@@ -71,6 +75,7 @@ class NextTurn:
             candidate: One of those that wait.
             holder: Who has the device; None: nobody, or nobody that may keep it.
             now_s: Current monotonic time.
+            limit_s: A wait longer than this need not be known: some longer one is told.
         """
         free_s = boundary_s(holder, now_s)
         policy = self._policy
@@ -80,7 +85,7 @@ class NextTurn:
             policy.add(yielding)
         elif holder is not None:
             free_s += holder.remaining_s
-        while len(before) < _MAX_FORESEEN:
+        while len(before) < _MAX_FORESEEN and free_s - now_s <= limit_s:
             first = policy.choose(free_s, None)
             if first is None or first is candidate:
                 break

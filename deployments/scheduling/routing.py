@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from heapq import nsmallest
+from math import inf
 from typing import Protocol
 
 from deployments.scheduling.request import Request
@@ -26,8 +27,8 @@ class Choosable(Protocol):
     def work_s(self, now_s: float) -> float:
         """Predicted run time of all that hold the device or wait for it, in seconds; cheap."""
 
-    def predicted_wait_s(self, request: Request, now_s: float) -> float:
-        """How long the request would wait there for its first turn, in seconds."""
+    def predicted_wait_s(self, request: Request, now_s: float, limit_s: float = inf) -> float:
+        """How long the request would wait there for its first turn, in seconds; if over ``limit_s``, any such time."""
 
 
 def choose_device(
@@ -59,10 +60,11 @@ def choose_device(
         stays = hop_s > 0.0 and devices[first].predicted_wait_s(request, now_s) <= hop_s
         return first if stays else idle
     work_s = {number: devices[number].work_s(now_s) for number in (first, *others)}
-    asked = (first, *nsmallest(max_forecasts, others, key=work_s.__getitem__))
-
-    def costs(number: int) -> tuple[float, float, float]:
-        hop = 0.0 if number == first else hop_s
-        return devices[number].predicted_wait_s(request, now_s) + hop, hop, work_s[number]
-
-    return min(asked, key=costs)
+    chosen = first
+    least = (devices[first].predicted_wait_s(request, now_s), 0.0, work_s[first])
+    for number in nsmallest(max_forecasts, others, key=work_s.__getitem__):
+        wait_s = devices[number].predicted_wait_s(request, now_s, least[0] - hop_s)
+        costs = (wait_s + hop_s, hop_s, work_s[number])
+        if costs < least:
+            chosen, least = number, costs
+    return chosen

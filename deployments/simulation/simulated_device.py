@@ -55,10 +55,10 @@ class SimulatedDevice:
         self._report_progress(now_s)
         return self._allocator.work_s(now_s)
 
-    def predicted_wait_s(self, request: Request, now_s: float) -> float:
+    def predicted_wait_s(self, request: Request, now_s: float, limit_s: float = inf) -> float:
         """See ``DeviceAllocator.predicted_wait_s``."""
         self._report_progress(now_s)
-        return self._allocator.predicted_wait_s(request, now_s)
+        return self._allocator.predicted_wait_s(request, now_s, limit_s)
 
     def submit(self, request: Request, now_s: float) -> list[Request]:
         """A request comes; gives those that are refused because of that.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 import pytest
 from hypothesis import given
@@ -45,7 +46,7 @@ class Device:
     def work_s(self, now_s: float) -> float:
         return self.wait_s if self.work is None else self.work
 
-    def predicted_wait_s(self, request: Request, now_s: float) -> float:
+    def predicted_wait_s(self, request: Request, now_s: float, limit_s: float = inf) -> float:
         self.num_asked += 1
         return self.wait_s
 
@@ -65,7 +66,7 @@ def choose(*waits_s: float, first: int = 0, hop_s: float = 0.0) -> int:
         ((3.0, 2.0), 0, 1.0, 0),
         ((0.4, 0.0), 0, 0.5, 0),
         ((0.6, 0.0), 0, 0.5, 1),
-        ((float("inf"), 7.0), 0, 0.5, 1),
+        ((inf, 7.0), 0, 0.5, 1),
     ],
 )
 def test_the_least_wait_is_chosen_where_going_there_pays(
