@@ -28,9 +28,7 @@ MAX_ENTRIES = 256
 
 HEAD = struct.Struct("<qqqqdd")  # changes, entries, waiting, running, work_s, as of when
 HOLDER = struct.Struct("<qdddddq48s")  # priority, arrival, deadline, isolated, block began, left, blocks left, model
-ENTRY = struct.Struct(
-    "<qqdddd40s"
-)  # number, priority, arrival, deadline, isolated, remaining, model (cut off if longer)
+ENTRY = struct.Struct("<qqdddd40s")  # number, priority, arrival, deadline, isolated, remaining, model
 HOLDER_AT, SETTINGS_AT, ENTRIES_AT = 64, 256, 4096
 SETTINGS_HEAD = struct.Struct("<qq")  # how often they changed, bytes
 _PAGE_BYTES = ENTRIES_AT + MAX_ENTRIES * ENTRY.size
