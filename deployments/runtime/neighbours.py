@@ -23,6 +23,8 @@ from deployments.scheduling.routing import choose_device
 HOP_S = 0.002
 """What it costs to hand a request on and its answer back (``benchmarks.routing``)."""
 
+_SETTLED_NS = 100_000_000
+
 
 class Neighbours:
     """Of one replica; used by its event loop."""
@@ -102,11 +104,12 @@ class Neighbours:
         return links[-1]
 
     def _look_around(self) -> None:
-        """Find who has come and gone, if anybody has."""
+        """Find who has come and gone, if anybody may have."""
         changed_ns = os.stat(self._seat.socket_path.parent).st_mtime_ns
         if changed_ns == self._seen_ns:
             return
-        self._seen_ns = changed_ns
+        is_settled = time.time_ns() - changed_ns > _SETTLED_NS  # the clock of files is coarse
+        self._seen_ns = changed_ns if is_settled else -1
         found = neighbours_of(self._seat)
         for path in self._links.keys() - found.keys():
             self._links.pop(path).close()
@@ -120,6 +123,6 @@ class Neighbours:
         if device not in self._views:
             try:
                 self._views[device] = DeviceView(self._folders[device])
-            except OSError:
-                return None  # nobody has used it yet
+            except (OSError, ValueError):
+                return None  # nobody has used it yet, or its allocator is just making the page
         return self._views[device]
