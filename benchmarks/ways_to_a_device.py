@@ -15,6 +15,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -127,7 +129,6 @@ def measure(num: int) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     with tempfile.TemporaryDirectory(prefix="dlir-ways-") as text:
         folder = Path(text)
-        os.environ |= haproxy_environment(folder) | {"RAY_SERVE_ENABLE_HA_PROXY": "1", "RAY_worker_niceness": "0"}
         ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
         port = free_port()
         serve.start(http_options={"host": "127.0.0.1", "port": port})
@@ -147,8 +148,8 @@ def measure(num: int) -> list[dict[str, object]]:
                         p50_ms, p99_ms = ordered[num // 2], ordered[num * 99 // 100]
                         rows.append({"way": way, "body_bytes": num_bytes, "p50_ms": p50_ms, "p99_ms": p99_ms})
         finally:
-            serve.shutdown()
-            ray.shutdown()  # type: ignore[no-untyped-call]
+            serve.shutdown()  # type: ignore[no-untyped-call]
+            ray.shutdown()
     return rows
 
 
@@ -160,12 +161,22 @@ def _wait_for(client: httpx.Client, paths: Sequence[str]) -> None:
         time.sleep(0.2)
 
 
+def _start_again_with_haproxy(arguments: Sequence[str]) -> None:
+    with tempfile.TemporaryDirectory(prefix="dlir-haproxy-") as folder:
+        mode = {"RAY_SERVE_ENABLE_HA_PROXY": "1", "RAY_worker_niceness": "0"}
+        command = [sys.executable, "-m", "benchmarks.ways_to_a_device", *arguments]
+        subprocess.run(command, env=os.environ | haproxy_environment(Path(folder)) | mode, check=True)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Command line."""
     parser = argparse.ArgumentParser(prog="benchmarks.ways_to_a_device", description="Ways to one of several replicas.")
     parser.add_argument("--json", action="store_true", help="print a JSON list instead of a table")
     parser.add_argument("--num", type=int, default=200, help="requests of each kind (default: %(default)s)")
     options = parser.parse_args(arguments)
+    if "RAY_SERVE_ENABLE_HA_PROXY" not in os.environ:  # Serve reads it when it is imported
+        _start_again_with_haproxy(sys.argv[1:] if arguments is None else arguments)
+        return
     rows = measure(options.num)
     if options.json:
         print(json.dumps(rows, indent=2))
