@@ -69,11 +69,11 @@ def _describe(config: ServerConfig) -> None:
     for model in config.models:
         stored = model.stored()
         groups = model.to_settings().groups
-        devices = ", ".join(dict.fromkeys(device.to_settings().device for device in model.devices))
+        devices = ", ".join(dict.fromkeys(device.to_settings().device for device in model.all_devices))
         layout = f", chained in {len(groups)} groups" if groups else ""
         print(
-            f"  {model.model}: device {devices}, mode {model.device.mode}, version {stored.version}, {stored.folder}"
-            f"{layout}"
+            f"  {model.model}: device {devices}, mode {model.all_devices[0].mode}, version {stored.version}, "
+            f"{stored.folder}{layout}"
         )
 
 

@@ -50,7 +50,7 @@ class ServerConfig(Section):
         return {
             core
             for stated in (*self.models, self.gateway.models)
-            for device in stated.devices
+            for device in stated.all_devices
             for core in device.cores or ()
         }
 
@@ -90,7 +90,7 @@ def load_config(
             faults += found
             if model is not None:
                 models.append(model)
-                stated += [(f"model {model.model!r}", device.to_settings()) for device in model.devices]
+                stated += [(f"model {model.model!r}", each.to_settings()) for each in model.all_devices]
                 faults += _faults_of_entry(entry, model, where)
                 device, found = _live_device(entry, model, where)
                 faults += found
@@ -243,29 +243,42 @@ def _faults_of_entry(entry: dict[str, Any], model: ModelConfig, where: str) -> l
     if entry.get("route_prefix") != MODEL_ROUTE + model.model:
         wanted = MODEL_ROUTE + model.model
         faults.append(f"{where}.route_prefix: must be {wanted!r} (found {entry.get('route_prefix')!r})")
+    for index, options in enumerate(_deployments(entry)):
+        if model.devices and not {"num_replicas", "autoscaling_config"}.isdisjoint(options):
+            faults.append(
+                f"{where}.deployments[{index}]: a model with devices has as many replicas as they and "
+                "replicas_per_device say; leave num_replicas and autoscaling_config out"
+            )
     return faults
+
+
+def _deployments(entry: dict[str, Any]) -> list[dict[str, Any]]:
+    """The options of the entry's deployments, without what is none."""
+    deployments = entry.get("deployments")
+    return [each if isinstance(each, dict) else {} for each in (deployments if isinstance(deployments, list) else [])]
 
 
 def _live_device(entry: dict[str, Any], model: ModelConfig, where: str) -> tuple[list[DeviceSettings], list[str]]:
     """What the ``user_config`` of the entry's deployments make of the device, and what is wrong in them."""
-    deployments = entry.get("deployments")
     found: list[DeviceSettings] = []
     faults: list[str] = []
-    for index, deployment in enumerate(deployments if isinstance(deployments, list) else []):
-        user_config = deployment.get("user_config") if isinstance(deployment, dict) else None
-        if user_config is None:
+    for index, options in enumerate(_deployments(entry)):
+        if (user_config := options.get("user_config")) is None:
             continue
         place = f"{where}.deployments[{index}].user_config"
-        _, device, wrong = _validate_live(user_config, model.device.to_settings(), place)
-        faults += wrong
-        found += [] if device is None else [device]
+        for stated in model.all_devices:
+            _, device, wrong = _validate_live(user_config, stated.to_settings(), place)
+            faults += [each for each in wrong if each not in faults]
+            found += [] if device is None else [device]
     return found, faults
 
 
 def _with_mode(args: dict[str, Any], mode: str) -> dict[str, Any]:
-    """What the entry of a model says, or one of its groups, with the mode in place of its device's."""
-    device = args.get("device")
+    """What the entry of a model says, or one of its groups, with the mode in place of its devices'."""
+    device, devices = args.get("device"), args.get("devices")
     args = args | {"device": (device if isinstance(device, dict) else {}) | {"mode": mode}}
+    if isinstance(devices, list):
+        args["devices"] = [each | {"mode": mode} if isinstance(each, dict) else each for each in devices]
     chained = args.get("chained")
     if isinstance(chained, dict) and isinstance(chained.get("groups"), list):
         groups = [_with_mode(each, mode) if _has_device(each) else each for each in chained["groups"]]
@@ -284,7 +297,7 @@ def _gateway_args(args: Any, mode: str | None, grpc_port: int | None) -> Any:
     args = dict(args or {})
     if grpc_port is not None:
         args["grpc_port"] = grpc_port
-    if mode is not None and isinstance(args.get("models"), dict) and "device" in args["models"]:
+    if mode is not None and isinstance(args.get("models"), dict) and {"device", "devices"} & set(args["models"]):
         args["models"] = _with_mode(args["models"], mode)
     return args
 

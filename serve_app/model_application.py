@@ -12,14 +12,13 @@ from deployments.runtime.group_replica import GroupReplica
 from deployments.runtime.settings import DeviceSettings
 from serve_app.model_directory import MODEL_DEPLOYMENT
 from serve_app.model_ingress import ModelIngress
+from serve_app.placement import actor_options
 from serve_app.sections import ModelConfig
 
 # A request that waits in Serve's router is invisible to the allocator: let all of them in, the allocator bounds them.
 _MAX_ONGOING = 10_000
 # a line per request took a third of the replica's own time per request, making one and dropping it takes a tenth
 LOGGING = {"enable_access_log": False, "log_level": "WARNING"}
-_CPU_OPTIONS = {"num_cpus": 0}  # the allocator hands the device out, not Ray's bookkeeping
-_GPU_OPTIONS = {"num_cpus": 0, "num_gpus": 0.01}  # makes Ray show the GPUs to the replica
 
 
 def model_application(config: ModelConfig, *, is_declared: bool) -> Application:
@@ -31,11 +30,13 @@ def model_application(config: ModelConfig, *, is_declared: bool) -> Application:
     """
     settings = config.to_settings()
     later = [
-        _deployment(group_deployment(group), GroupReplica, group.device).bind(settings, index)
+        _deployment(group_deployment(group), GroupReplica, config, group.device).bind(settings, index)
         for index, group in enumerate(settings.groups)
         if index > 0
     ]
-    first = _deployment(MODEL_DEPLOYMENT, serve.ingress()(ModelIngress), settings.device)
+    first = _deployment(MODEL_DEPLOYMENT, serve.ingress()(ModelIngress), config, settings.device)
+    if config.devices:
+        first = first.options(num_replicas=config.num_replicas)
     application: Application = first.bind(settings, config, *later, is_declared=is_declared)
     return application
 
@@ -45,14 +46,14 @@ def group_deployment(group: BlockGroup) -> str:
     return f"Blocks-{group.first_block}-{group.end_block - 1}"
 
 
-def _deployment(name: str, replica: Any, device: DeviceSettings) -> Deployment:
+def _deployment(name: str, replica: Any, config: ModelConfig, device: DeviceSettings) -> Deployment:
     deployment: Deployment = serve.deployment(
         name=name,
         logging_config=LOGGING,
         max_ongoing_requests=_MAX_ONGOING,
         max_queued_requests=2 * _MAX_ONGOING,
         max_surge_percent=100,  # a new version answers before the old one leaves
-        ray_actor_options=_GPU_OPTIONS if device.kind == "cuda" else _CPU_OPTIONS,
+        ray_actor_options=actor_options(config, device),
         health_check_period_s=1.0,
         health_check_timeout_s=10.0,
         graceful_shutdown_timeout_s=30.0,  # what an old version has to answer all that it has taken

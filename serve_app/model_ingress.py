@@ -20,6 +20,7 @@ from serve_app.errors import ConfigError
 from serve_app.explaining import plain_explanation
 from serve_app.http import ROUTE_OPTIONS, DirectPost, install_errors, read_body, response_in_pieces
 from serve_app.infer_codec import InferCodec
+from serve_app.placement import Place
 from serve_app.protocol import (
     InferRequest,
     ModelMetadata,
@@ -97,6 +98,9 @@ class ModelIngress(SplitModel):
         folder = Path(settings.folder)
         content = content_sha256(folder)
         self._fingerprint = fingerprint(settings, config, content)
+        place = Place(config, self._fingerprint)
+        self._others = place.neighbours
+        settings = msgspec.structs.replace(settings, device=place.device)
         unsplit = None if (folder / PLAN_FILE).is_file() else unsplit_model(settings, config, content)
         if unsplit is not None:
             settings = msgspec.structs.replace(settings, folder=str(find_plan(unsplit)))
@@ -109,7 +113,10 @@ class ModelIngress(SplitModel):
             max_body_bytes=int(config.http.max_body_mb * 2**20), max_json_bytes=int(config.http.max_json_mb * 2**20)
         )
         self._codec = InferCodec(
-            self.plan.inputs, self.plan.outputs, self._limits, device_cores=settings.device.cores or ()
+            self.plan.inputs,
+            self.plan.outputs,
+            self._limits,
+            device_cores={core for each in config.all_devices for core in each.cores or ()},
         )
         self._counter = RequestCounter()
         self._warm_up_s = self.device_s
@@ -117,8 +124,10 @@ class ModelIngress(SplitModel):
         if unsplit is not None:
             threading.Thread(target=self._split_beside, args=(unsplit,), name="split", daemon=True).start()
 
-    def __serve_build_asgi_app__(self) -> FastAPI:
-        """The ASGI application, built by Serve once the model is loaded."""
+    async def __serve_build_asgi_app__(self) -> FastAPI:
+        """The ASGI application, built by Serve once the model is loaded; from then on the neighbours know of it."""
+        if self._others is not None:
+            await self.meet(self._others, {"statistics_here": self._statistics_here})
         name = self.settings.model
         app = FastAPI(title=f"dlir-serve: {name}", **ROUTE_OPTIONS)
         install_errors(app)
@@ -210,12 +219,17 @@ class ModelIngress(SplitModel):
     async def config(self, version: str = "") -> ModelConfigAnswer:
         """How the model is served."""
         self._check_version(version)
-        served = {"device": self.settings.device.device, "mode": self.in_force.mode}
+        devices = ", ".join(each.to_settings().device for each in self._config.all_devices)
+        served = {"device": devices, "mode": self.in_force.mode}
         return model_config(self.plan, name=self.settings.model, served=served)
 
     async def statistics(self, version: str = "") -> ModelStatistics:
-        """Counters of this replica."""
+        """Counters of this replica, and of its neighbours where the model has several devices."""
         self._check_version(version)
+        here = await self._statistics_here()
+        return here if self._others is None else here.plus(await self._others.ask_all("statistics_here"))
+
+    async def _statistics_here(self) -> ModelStatistics:
         return self._counter.statistics(
             self.settings.model, self.settings.version, device_s=self.device_s - self._warm_up_s
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -128,6 +128,11 @@ class StoredModelConfig(Section):
 
     version: int | None = Field(None, ge=1, description="Version to serve; null: the highest in the repository.")
     device: DeviceConfig = DeviceConfig()
+    devices: list[DeviceConfig] = Field(
+        default_factory=list, description="Several devices, each what device says with these keys in place."
+    )
+    replicas_per_device: int = Field(1, ge=1, description="Replicas of the model on each of its devices.")
+    num_gpus: float = Field(0.01, gt=0, le=1, description="Share of a GPU that Ray books for a replica (kind cuda).")
     qos: QosConfig = QosConfig()
     timeout_ms: float | None = Field(None, gt=0, description="Give a request up after this time with 504.")
     http: HttpConfig = HttpConfig()
@@ -135,12 +140,39 @@ class StoredModelConfig(Section):
     layout: Literal["fused", "chained"] = Field("fused", description="All blocks in one deployment, or in several.")
     chained: ChainedConfig = ChainedConfig()
 
+    @model_validator(mode="before")
+    @classmethod
+    def _complete_devices(cls, stated: Any) -> Any:
+        """Give each of ``devices`` what ``device`` says and it does not."""
+        if isinstance(stated, dict) and isinstance(stated.get("devices"), list):
+            common = stated.get("device")
+            common = common if isinstance(common, dict) else {}
+            devices = [common | each if isinstance(each, dict) else each for each in stated["devices"]]
+            return stated | {"devices": devices}
+        return stated
+
+    @model_validator(mode="after")
+    def _check_devices(self) -> StoredModelConfig:
+        names = [each.to_settings().device for each in self.devices]
+        if names and self.layout == "chained":
+            raise ValueError("a chained model has one replica of each group: state the devices in chained.groups")
+        if len(set(names)) < len(names):
+            raise ValueError(f"devices {', '.join(names)}: each must be another one, by kind and index")
+        if len({each.kind for each in self.devices}) > 1:
+            raise ValueError(f"devices {', '.join(names)}: all must be of one kind, as the split plan is for one")
+        return self
+
     @property
-    def devices(self) -> list[DeviceConfig]:
-        """Every device that blocks of the model run on; the model's own first."""
+    def all_devices(self) -> tuple[DeviceConfig, ...]:
+        """The devices that the model runs on, at least one; a model that is chained begins on the first."""
         groups = self.chained.groups if self.layout == "chained" else None
-        stated = [group.device for group in groups if group.device is not None] if isinstance(groups, list) else []
-        return [self.device, *stated]
+        of_groups = [group.device for group in groups if group.device is not None] if isinstance(groups, list) else []
+        return tuple(self.devices) or (self.device, *of_groups)
+
+    @property
+    def num_replicas(self) -> int:
+        """Replicas of the model's deployment, or of the first of a chained model."""
+        return len(self.devices) * self.replicas_per_device or 1
 
 
 class ModelConfig(StoredModelConfig):
@@ -158,14 +190,14 @@ class ModelConfig(StoredModelConfig):
         return find_model(Path(self.repository), self.model, self.version)
 
     def to_settings(self) -> ModelSettings:
-        """The same for the runtime, with the version that is on disk now.
+        """The same for the runtime, on the first of its devices, with the version that is on disk now.
 
         Raises:
             ServeAppError: See ``stored``.
             LayoutRefusedError, SplitToolError: See ``chained_groups``.
         """
         stored = self.stored()
-        device = self.device.to_settings()
+        device = self.all_devices[0].to_settings()
         settings = ModelSettings(
             model=self.model,
             version=str(stored.version),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import msgspec
@@ -14,6 +14,9 @@ class StatisticDuration(msgspec.Struct, frozen=True, kw_only=True):
 
     count: int
     ns: int
+
+    def __add__(self, other: StatisticDuration) -> StatisticDuration:
+        return StatisticDuration(count=self.count + other.count, ns=self.ns + other.ns)
 
 
 class InferStatistics(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,6 +57,22 @@ class ModelStatistics(msgspec.Struct, frozen=True, kw_only=True):
     inference_count: int
     execution_count: int
     inference_stats: InferStatistics
+
+    def plus(self, others: Iterable[ModelStatistics]) -> ModelStatistics:
+        """All of them taken together, under this one's name and version."""
+        every = [self, *others]
+        nothing = StatisticDuration(count=0, ns=0)
+        durations = {
+            name: sum((getattr(each.inference_stats, name) for each in every), nothing)
+            for name in InferStatistics.__struct_fields__
+        }
+        return msgspec.structs.replace(
+            self,
+            last_inference=max(each.last_inference for each in every),
+            inference_count=sum(each.inference_count for each in every),
+            execution_count=sum(each.execution_count for each in every),
+            inference_stats=InferStatistics(**durations),
+        )
 
 
 class StatisticsAnswer(msgspec.Struct, frozen=True, kw_only=True):

@@ -79,6 +79,7 @@ STATUS_OF: dict[type[BaseException], Status] = {
     runtime.LeaseOverdueError: UNAVAILABLE,
     runtime.MemoryBudgetError: UNAVAILABLE,
     runtime.NodesElsewhereError: UNAVAILABLE,
+    runtime.NeighbourGoneError: UNAVAILABLE,
     runtime.ReplicaClosedError: UNAVAILABLE,
     runtime.DataRefusedError: BAD_REQUEST,
     BackPressureError: FULL,

@@ -66,7 +66,6 @@ def actor_name(device: str, node_id: str) -> str:
 def find_or_create(settings: DeviceSettings) -> ActorHandle[Any]:
     """The allocator of this node's device."""
     node_id = ray.get_runtime_context().get_node_id()
-    folder = _socket_folder(node_id) / f"dlir-{settings.device}"
     handle: Any = (  # Ray's types do not know what ``get_if_exists`` gives
         ray.remote(Allocator)
         .options(
@@ -79,7 +78,7 @@ def find_or_create(settings: DeviceSettings) -> ActorHandle[Any]:
             max_concurrency=4,
             scheduling_strategy=NodeAffinitySchedulingStrategy(node_id, soft=False),
         )
-        .remote(settings, str(folder))
+        .remote(settings, str(device_folder(settings.device)))
     )
     found: ActorHandle[Any] = handle
     return found
@@ -117,8 +116,14 @@ def allocators() -> dict[str, ActorHandle[Any]]:
     return found
 
 
-def _socket_folder(node_id: str) -> Path:
-    """The folder of the node's own sockets in the cluster's temporary folder."""
+def device_folder(device: str) -> Path:
+    """The folder of this node's device: its allocator's socket and what is shared of it."""
+    return node_folder() / f"dlir-{device}"
+
+
+def node_folder() -> Path:
+    """The folder of this node's own sockets in the cluster's temporary folder."""
+    node_id = ray.get_runtime_context().get_node_id()
     for node in ray.nodes():  # type: ignore[no-untyped-call]
         if node["NodeID"] == node_id:
             return Path(node["ObjectStoreSocketName"]).parent

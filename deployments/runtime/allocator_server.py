@@ -45,6 +45,7 @@ from deployments.runtime.messages import (
     Yield,
     decode_to_allocator,
 )
+from deployments.runtime.queue_page import QueuePage
 from deployments.runtime.recovery import Recovery
 from deployments.runtime.replica_connection import ReplicaConnection
 from deployments.runtime.settings import DeviceSettings
@@ -121,8 +122,12 @@ class AllocatorServer:
         self._device_page.is_free = False
         now_s = time.monotonic()
         self._recovery = Recovery(folder, now_s)
+        self._queue_page = QueuePage(folder, settings)
         self._core = DeviceAllocator(
-            handover_s=HANDOVER_S, recovering=self._recovery.ends_s is not None, **_rules(settings)
+            handover_s=HANDOVER_S,
+            recovering=self._recovery.ends_s is not None,
+            watcher=self._queue_page,
+            **_rules(settings),
         )
         self._connections: set[ReplicaConnection] = set()  # all, also those that have not said Hello
         self._replicas: dict[str, ReplicaConnection] = {}
@@ -139,7 +144,7 @@ class AllocatorServer:
         self._handlers: dict[int, Callable[[int], None]] = {}
         self._watch(self._listener.fileno(), lambda _mask: self._accept())
         self._watch(self._wake_reader.fileno(), lambda _mask: None)
-        self._note_whether_free()
+        self._note_state(now_s)
         self._thread = threading.Thread(target=self._serve, name=f"allocator-{settings.device}", daemon=True)
         self._thread.start()
 
@@ -214,6 +219,7 @@ class AllocatorServer:
             connection.close()
         self._listener.close()
         self._device_page.close()
+        self._queue_page.close()
 
     def _timeout_ms(self, now_s: float) -> float | None:
         limit_s = self.settings.lease_limit_s
@@ -429,7 +435,7 @@ class AllocatorServer:
 
     def _carry_out(self, decision: Decision, now_s: float) -> None:
         self._look_again_s = decision.look_again_s
-        self._note_whether_free()  # before anybody is told
+        self._note_state(now_s)  # before anybody is told
         for refusal in decision.refused:
             self._reject(self._replicas[refusal.request.owner], refusal.request.request_id, refusal.error)
         for request in decision.grants:
@@ -445,9 +451,10 @@ class AllocatorServer:
             kept.replica.page.keep()
         self._offer_successor(now_s)
 
-    def _note_whether_free(self) -> None:
+    def _note_state(self, now_s: float) -> None:
         """Let replicas take the device without asking while nobody has it, unless requests may be refused."""
         self._device_page.is_free = self._core.is_free
+        self._queue_page.tell(self._core, now_s)
 
     def _offer_successor(self, now_s: float) -> None:
         """Name who comes after the holder, anew after every event: the device idles until that one knows."""
@@ -462,6 +469,7 @@ class AllocatorServer:
         if self._claims.in_force == self.settings:
             return
         self.settings = settings = self._claims.in_force
+        self._queue_page.tell_settings(settings)
         for replica in self._replicas.values():
             self._send(replica, InForce(settings=settings))
         self._carry_out(self._core.reconfigure(now_s=now_s, **_rules(settings)), now_s)

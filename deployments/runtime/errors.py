@@ -62,5 +62,9 @@ class ReplicaClosedError(RuntimeServingError):
     """The replica shuts down; the request was not run to its end."""
 
 
+class NeighbourGoneError(RuntimeServingError):
+    """Another replica of the model ended before it had answered; the request can run elsewhere."""
+
+
 class LeaseOverdueError(RuntimeServingError):
     """This replica holds the device longer than a lease may last; Serve shall replace it."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
+from typing import cast
 from uuid import uuid4
 
 import msgspec
@@ -25,6 +26,8 @@ from deployments.runtime.device_thread import DeviceThread, Result
 from deployments.runtime.errors import BlockFailedError, DeadlineExceededError
 from deployments.runtime.group_calls import LaterGroups, explanation_of_stays
 from deployments.runtime.inputs import check_inputs, sample_inputs
+from deployments.runtime.neighbour_link import Methods
+from deployments.runtime.neighbours import Neighbours
 from deployments.runtime.settings import SWITCH_INTERVAL_S, DeviceSettings
 from deployments.scheduling.errors import UnknownRequestError
 from deployments.scheduling.explanation import Explanation
@@ -37,6 +40,9 @@ NUM_WARM_UP_RUNS = 3
 _DRAIN_POLL_S = 0.02
 
 Outputs = dict[str, np.ndarray]
+Wishes = tuple[int | None, float | None, float | None]
+"""Priority, time-out and deadline of one request, see ``SplitModel.infer``."""
+Answer = tuple[Outputs, Explanation | None]
 
 
 class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,6 +114,7 @@ class SplitModel:
         self.in_force = settings.device
         self._stated = settings.device
         self._claim: DeviceSettings | None = None
+        self._neighbours: Neighbours | None = None
         self._retired_s = 0.0
         self._reload_lock = threading.Lock()  # one reload at a time
         self._submit_lock = threading.Lock()  # nobody talks to what has been replaced
@@ -190,7 +197,7 @@ class SplitModel:
             BlockFailedError: If a block raised otherwise.
             ReplicaClosedError: If the replica shut down meanwhile.
         """
-        return (await self._run(inputs, priority, timeout_s, deadline_s))[0]
+        return (await self._infer_anywhere(inputs, (priority, timeout_s, deadline_s), is_explained=False))[0]
 
     async def infer_explained(
         self,
@@ -199,9 +206,30 @@ class SplitModel:
         priority: int | None = None,
         timeout_s: float | None = None,
         deadline_s: float | None = None,
-    ) -> tuple[Outputs, Explanation | None]:
+    ) -> Answer:
         """The same, with where the time went; that is None where the allocator no longer knows. One actor call more."""
-        outputs, request = await self._run(inputs, priority, timeout_s, deadline_s, is_traced=True)
+        return await self._infer_anywhere(inputs, (priority, timeout_s, deadline_s), is_explained=True)
+
+    async def meet(self, neighbours: Neighbours, methods: Methods | None = None) -> None:
+        """Share requests with the model's other replicas; they may call ``infer_here``, and ``methods`` as well."""
+        await neighbours.meet({"infer_here": self.infer_here} | dict(methods or {}))
+        self._neighbours = neighbours
+
+    async def _infer_anywhere(self, inputs: Mapping[str, np.ndarray], wishes: Wishes, *, is_explained: bool) -> Answer:
+        """Run the model on the device where the request waits least."""
+        if self._neighbours is not None:
+            priority, timeout_s, deadline_s = wishes
+            request = partial(self._make_request, self._loaded, priority, deadline_s or timeout_s)
+            answer = await self._neighbours.try_elsewhere(request, "infer_here", inputs, wishes, is_explained)
+            if answer is not None:
+                return cast(Answer, answer)
+        return await self.infer_here(inputs, wishes, is_explained)
+
+    async def infer_here(self, inputs: Mapping[str, np.ndarray], wishes: Wishes, is_explained: bool) -> Answer:
+        """``infer`` or ``infer_explained`` on this replica's own device; ``wishes`` are the options in that order."""
+        outputs, request = await self._run(inputs, *wishes, is_traced=is_explained)
+        if not is_explained:
+            return outputs, None
         try:
             if self._groups:
                 return outputs, await explanation_of_stays(request, self._groups)
@@ -316,6 +344,8 @@ class SplitModel:
         return self._retired_s + self._loaded.block_times.total_s
 
     def __del__(self) -> None:
+        if (neighbours := getattr(self, "_neighbours", None)) is not None:
+            neighbours.leave()
         if getattr(self, "_current", None) is not None:
             self._loaded.thread.close()
 

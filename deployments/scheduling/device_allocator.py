@@ -32,6 +32,8 @@ and nothing goes backwards because of it.
 
 from __future__ import annotations
 
+from math import inf
+
 from deployments.scheduling.candidate import Candidate
 from deployments.scheduling.decision import NOTHING_TO_DO, Decision, Refusal
 from deployments.scheduling.errors import (
@@ -47,9 +49,12 @@ from deployments.scheduling.notes import Notes
 from deployments.scheduling.policies.policy import Policy
 from deployments.scheduling.request import Request, RequestId, check_block_times
 from deployments.scheduling.snapshot import Snapshot, view
-from deployments.scheduling.waiting_room import WaitingRoom
+from deployments.scheduling.waiting_room import WaitingRoom, Watcher
 
 __all__ = ["Decision", "DeviceAllocator"]
+
+_MAX_FORESEEN = 20
+"""Each costs some 10 us, and whoever waits behind so many waits for about all of them."""
 
 
 class DeviceAllocator:
@@ -64,6 +69,7 @@ class DeviceAllocator:
         max_waiting_per_model: Most requests of one model that may wait; None: no bound.
         handover_s: Time lost when the device changes hands, in seconds, with what a boundary costs.
         recovering: True after a restart: nothing is granted until ``resume``.
+        watcher: Is told who begins to wait and who waits no more; None: nobody is.
     """
 
     def __init__(
@@ -76,11 +82,13 @@ class DeviceAllocator:
         max_waiting_per_model: int | None = None,
         handover_s: float = 0.0,
         recovering: bool = False,
+        watcher: Watcher | None = None,
     ) -> None:
         self._policy = policy
         self._exclusive = exclusive
         self._next_turn = NextTurn(policy, preemption, handover_s)
-        self._waiting = WaitingRoom(policy, max_waiting, max_waiting_per_model)
+        self._watcher = watcher
+        self._waiting = WaitingRoom(policy, max_waiting, max_waiting_per_model, watcher)
         self._handover_s = handover_s
         self._recovering = recovering
         self._candidates: dict[RequestId, Candidate] = {}
@@ -112,6 +120,38 @@ class DeviceAllocator:
     def is_free(self) -> bool:
         """Whether anybody may have the device at once, without a decision about it."""
         return self._exclusive and not self._recovering and not self._candidates and not self._policy.has_admission
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody holds the device or waits for it."""
+        return not self._candidates
+
+    @property
+    def running(self) -> tuple[Candidate, ...]:
+        """All that run, with their progress; not to be changed."""
+        return tuple(self._holders.values())
+
+    def work_s(self, now_s: float) -> float:
+        """Predicted run time of all that hold the device or wait for it, in seconds. O(number of holders)."""
+        held_s = sum(boundary_s(each, now_s) - now_s + each.remaining_s for each in self._holders.values())
+        return held_s + self._waiting.waiting_s
+
+    def predicted_wait_s(self, request: Request, now_s: float, limit_s: float = inf) -> float:
+        """How long a request would wait for its first turn if it came now and nothing else did, in seconds.
+
+        Changes nothing. It is foreseen as in ``NextTurn.predicted_wait_s``, but behind 20 requests at most; where more
+        go before, or it waits longer than ``limit_s``, the run time of all that are there is taken for it. Bounds and
+        admission are not looked at.
+        """
+        if not self._exclusive or not self._candidates:
+            return 0.0
+        newcomer = Candidate(request, self._num_submitted + 1)
+        self._policy.add(newcomer)
+        wait_s = self._next_turn.short_wait_s(
+            newcomer, self._competing_holder(), now_s, limit_s=limit_s, max_before=_MAX_FORESEEN
+        )
+        self._policy.remove(newcomer)
+        return self.work_s(now_s) if wait_s is None else wait_s
 
     def blocks_done(self, request_id: RequestId) -> int:
         """Blocks that a request has finished, as far as the allocator knows.
@@ -370,9 +410,11 @@ class DeviceAllocator:
         Where a device becomes exclusive while several hold it, they run on, and nothing is granted until one is left.
         """
         waiting = self._waiting.in_arrival_order()
+        for candidate in waiting:
+            self._waiting.remove(candidate)
         self._policy, self._exclusive = policy, exclusive
         self._next_turn = NextTurn(policy, preemption, self._handover_s)
-        self._waiting = WaitingRoom(policy, max_waiting, max_waiting_per_model)
+        self._waiting = WaitingRoom(policy, max_waiting, max_waiting_per_model, self._watcher)
         for candidate in waiting:
             self._waiting.add(candidate)
         self._holder = self._only_holder()
@@ -390,7 +432,7 @@ class DeviceAllocator:
             is_recovering=self._recovering,
             holders=tuple(view(candidate, now_s) for candidate in self._holders.values()),
             waiting=tuple(view(candidate, now_s) for candidate in waiting),
-            waiting_s=sum(candidate.remaining_s for candidate in waiting),
+            waiting_s=self._waiting.waiting_s,
         )
 
     def _make_candidate(self, request: Request, blocks_done: int) -> Candidate:

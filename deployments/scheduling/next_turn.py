@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from deployments.scheduling.candidate import Candidate
 from deployments.scheduling.modes import Preemption
 from deployments.scheduling.policies.policy import Policy
@@ -72,6 +74,19 @@ class NextTurn:
             holder: Who has the device; None: nobody, or nobody that may keep it.
             now_s: Current monotonic time.
         """
+        return self._foresee(candidate, holder, now_s, inf, _MAX_FORESEEN)[0]
+
+    def short_wait_s(
+        self, candidate: Candidate, holder: Candidate | None, now_s: float, *, limit_s: float, max_before: int
+    ) -> float | None:
+        """The same where it is at most ``limit_s`` and at most ``max_before`` requests go before; None: it is not."""
+        wait_s, is_reached = self._foresee(candidate, holder, now_s, limit_s, max_before)
+        return wait_s if is_reached else None
+
+    def _foresee(
+        self, candidate: Candidate, holder: Candidate | None, now_s: float, limit_s: float, max_before: int
+    ) -> tuple[float, bool]:
+        """How long it waits, and True; or for how long that has been looked into, and False."""
         free_s = boundary_s(holder, now_s)
         policy = self._policy
         before: list[Candidate] = []
@@ -80,16 +95,15 @@ class NextTurn:
             policy.add(yielding)
         elif holder is not None:
             free_s += holder.remaining_s
-        while len(before) < _MAX_FORESEEN:
-            first = policy.choose(free_s, None)
-            if first is None or first is candidate:
-                break
+        first = policy.choose(free_s, None)
+        while first is not None and first is not candidate and len(before) < max_before and free_s - now_s <= limit_s:
             policy.remove(first)
             before.append(first)
             free_s += first.remaining_s
+            first = policy.choose(free_s, None)
         for each in before:
             if each is not yielding:
                 policy.add(each)
         if yielding is not None and yielding not in before:
             policy.remove(yielding)
-        return free_s - now_s
+        return free_s - now_s, first is None or first is candidate

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from deployments.scheduling.candidate import Candidate
 from deployments.scheduling.decision import Refusal
 from deployments.scheduling.errors import ModelQueueFullError, QueueFullError, RefusedError
 from deployments.scheduling.policies.policy import Policy
 from deployments.scheduling.request import Request
+
+
+class Watcher(Protocol):
+    """Who keeps a copy of what waits."""
+
+    def add(self, candidate: Candidate) -> None:
+        """A request begins to wait."""
+
+    def remove(self, candidate: Candidate) -> None:
+        """A request waits no more."""
 
 
 class WaitingRoom:
@@ -16,17 +28,31 @@ class WaitingRoom:
         policy: Is told who begins to wait and who waits no more.
         max_waiting: Most requests that may wait; None: no bound.
         max_waiting_per_model: Most requests of one model that may wait; None: no bound.
+        watcher: Is told the same as the policy; None: nobody is.
     """
 
-    def __init__(self, policy: Policy, max_waiting: int | None, max_waiting_per_model: int | None) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        max_waiting: int | None,
+        max_waiting_per_model: int | None,
+        watcher: Watcher | None = None,
+    ) -> None:
         self._policy = policy
         self._max_waiting = max_waiting
         self._max_waiting_per_model = max_waiting_per_model
+        self._watcher = watcher
+        self._waiting_s = 0.0
         self._candidates: dict[int, Candidate] = {}  # by number of the submission
         self._num_by_model: dict[str, int] = {}
 
     def __len__(self) -> int:
         return len(self._candidates)
+
+    @property
+    def waiting_s(self) -> float:
+        """Predicted run time of all that wait, in seconds."""
+        return self._waiting_s if self._candidates else 0.0
 
     def in_arrival_order(self) -> list[Candidate]:
         """All of them. O(n log n)."""
@@ -36,6 +62,9 @@ class WaitingRoom:
         """A request begins to wait."""
         self._policy.add(candidate)
         self._candidates[candidate.sequence] = candidate
+        self._waiting_s = self.waiting_s + candidate.remaining_s
+        if self._watcher is not None:
+            self._watcher.add(candidate)
         model = candidate.model
         self._num_by_model[model] = self._num_by_model.get(model, 0) + 1
 
@@ -43,6 +72,9 @@ class WaitingRoom:
         """A request waits no more."""
         self._policy.remove(candidate)
         del self._candidates[candidate.sequence]
+        self._waiting_s -= candidate.remaining_s
+        if self._watcher is not None:
+            self._watcher.remove(candidate)
         self._num_by_model[candidate.model] -= 1
         if not self._num_by_model[candidate.model]:
             del self._num_by_model[candidate.model]

@@ -27,8 +27,10 @@ from deployments.simulation.experiment import (
 from deployments.simulation.frontier import measure_frontier, plot_points
 from deployments.simulation.gap import measure_gap
 from deployments.simulation.models import models_from_plans, models_from_table, models_from_times, paper_models
-from deployments.simulation.plots import plot_frontier, plot_slices, plot_violations
-from deployments.simulation.report import gap_table, models_table, results_table
+from deployments.simulation.plots import plot_frontier, plot_scaling, plot_slices, plot_violations
+from deployments.simulation.report import gap_table, models_table, results_table, scaling_table
+from deployments.simulation.routers import ROUTERS
+from deployments.simulation.scaling import Scaling, measure_scaling
 from deployments.simulation.traces import Trace, mixes_in, read_trace
 from deployments.simulation.workload import SimulatedModel
 from split_tool.errors import SplitToolError
@@ -43,6 +45,7 @@ examples:
   python -m deployments.simulation --load 0.8 --load 1.1 --seeds 5
   python -m deployments.simulation --trace split_icpp23_records.csv.gz --mix all
   python -m deployments.simulation --plan models/vgg19 --plan models/squeezenet --policy slo --policy fifo --load 0.7
+  python -m deployments.simulation --devices 1,4,16,64 --hop-ms 2 --load 0.9 --policy slo --seeds 1 --plot out
   python -m deployments.simulation --shape gamma --cv 3 --handover-ms 0.2 --cut-overhead-ms 0.05 --noise-cv 0.05
 """
 
@@ -77,7 +80,12 @@ def _parser() -> argparse.ArgumentParser:
     costs.add_argument("--handover-ms", type=float, default=0.0, help="device idle when it changes hands")
     costs.add_argument("--cut-overhead-ms", type=float, default=0.0, help="what a cut adds to its model (not to plans)")
     costs.add_argument("--noise-cv", type=float, default=0.0, help="variation of block times")
+    costs.add_argument("--hop-ms", type=float, default=0.0, help="devices: going to another than where one came in")
     costs.add_argument("--interference", type=float, default=1.0, help="parallel: n at once take 1 + this x (n - 1)")
+    devices = parser.add_argument_group("several devices (--load is for each of them)")
+    devices.add_argument("--devices", metavar="N,...", help="instead: this many devices, one row each")
+    devices.add_argument("--router", action="append", choices=[*ROUTERS], help="how to choose (default: all)")
+    devices.add_argument("--per-node", type=int, metavar="N", help="devices of a node, which requests do not leave")
     output = parser.add_argument_group("output")
     output.add_argument("--json", action="store_true", help="a JSON list instead of a table")
     output.add_argument("--by-model", action="store_true", help="also a table per model")
@@ -134,6 +142,7 @@ def _setting(options: argparse.Namespace) -> Setting:
         cut_overhead_s=options.cut_overhead_ms / 1e3,
         noise_cv=options.noise_cv,
         interference=options.interference,
+        hop_s=options.hop_ms / 1e3,
     )
     split = options.split
     if split is None and not options.models and not options.plan:
@@ -143,6 +152,8 @@ def _setting(options: argparse.Namespace) -> Setting:
 
 def _contenders(options: argparse.Namespace) -> list[Contender]:
     is_paper = not options.models and not options.plan
+    if options.devices is not None and not options.policy:
+        return [read_contender("slo")]
     default = PAPER_CONTENDERS if is_paper else ("parallel", "fifo", "bnst", "oyst", "dlir", "srpt", "edf", "slo")
     return [read_contender(text) for text in options.policy or default]
 
@@ -159,6 +170,45 @@ def _plot(contenders: Sequence[Contender], workloads: Sequence[Workload], settin
         )
 
 
+def _scale(options: argparse.Namespace, contenders: Sequence[Contender], setting: Setting, console: Console) -> None:
+    models = _models(options, None)
+    workloads = [
+        (
+            num_devices,
+            synthetic_workload(
+                models,
+                load=load * num_devices,
+                shape=ArrivalShape(shape=options.shape, cv=options.cv),
+                num_per_model=options.requests * num_devices,
+                seeds=range(options.first_seed, options.first_seed + options.seeds),
+            ),
+        )
+        for load in options.load or [0.8]
+        for num_devices in _counts(options.devices)
+    ]
+    with Console(stderr=True).status("") as status:
+
+        def on_result(row: Scaling) -> None:
+            status.update(f"{row.policy}, {row.router}, {row.num_devices} devices: done")
+
+        routers = options.router or [*ROUTERS]
+        rows = measure_scaling(
+            contenders, routers, workloads, setting, num_per_node=options.per_node, on_result=on_result
+        )
+    if options.json:
+        print(json.dumps([row.as_json() for row in rows], indent=2))
+    else:
+        console.print(scaling_table(rows))
+    if options.plot is not None:
+        plot_scaling(rows, options.plot / "scaling.png")
+
+
+def _counts(text: str) -> list[int]:
+    if not all(each.isdecimal() and int(each) for each in text.split(",")):
+        raise ModelTableError(text, "--devices takes whole numbers above 0 separated by commas")
+    return [int(each) for each in text.split(",")]
+
+
 def _run(options: argparse.Namespace) -> None:
     console = Console(width=None if sys.stdout.isatty() else _WIDTH_OF_FILES)
     contenders = _contenders(options)
@@ -169,6 +219,9 @@ def _run(options: argparse.Namespace) -> None:
             print(json.dumps([gap.as_json() for gap in gaps], indent=2))
         else:
             console.print(gap_table(gaps))
+        return
+    if options.devices is not None:
+        _scale(options, contenders, setting, console)
         return
     workloads = _workloads(options)
     with Console(stderr=True).status("") as status:

@@ -47,7 +47,7 @@ class RunMeasures:
         overall: Over all requests.
         by_model: Per model.
         goodput_per_s: Requests per second that ended before their deadline.
-        device_use_pct: Per cent of the time that the device ran blocks.
+        device_use_pct: Per cent of the time that the device ran blocks; of several the mean.
         num_turns: Turns in all.
         violation_ci95: By alpha, half of the 95 % confidence interval over the runs, in per cent; 0 for a single run.
         jitter_ci95: The same for the jitter.
@@ -93,7 +93,9 @@ def measure(runs: Sequence[Run], *, alphas: Sequence[float] = DEFAULT_ALPHAS) ->
             model: measure_ratios(ratios[models == model], alphas=alphas) for model in sorted(set(models.tolist()))
         },
         goodput_per_s=num_on_time / duration_s if duration_s > 0.0 else 0.0,
-        device_use_pct=100.0 * sum(run.busy_s for run in runs) / duration_s if duration_s > 0.0 else 0.0,
+        device_use_pct=100.0 * sum(run.busy_s / run.num_devices for run in runs) / duration_s
+        if duration_s > 0.0
+        else 0.0,
         num_turns=sum(run.num_turns for run in runs),
         violation_ci95={alpha: _ci95([each.violation_pct[alpha] for each in single]) for alpha in alphas},
         jitter_ci95=_ci95([each.jitter for each in single]),

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 from deployments.simulation.device import Slice
 from deployments.simulation.measures import response_ratios
+from deployments.simulation.scaling import Scaling
 from deployments.simulation.simulator import Run
 
 _COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb", "#000000", "#994f00")
@@ -104,6 +105,41 @@ def plot_frontier(points: Mapping[str, Sequence[tuple[str, float, float]]], path
     axes.grid(alpha=0.3)
     axes.legend(fontsize="small")
     _write(figure, path)
+
+
+def plot_scaling(rows: Sequence[Scaling], path: Path) -> None:
+    """Goodput per device, and late requests, over the number of devices: a column per load, a curve per router.
+
+    Args:
+        rows: Of one policy.
+        path: Picture to write.
+    """
+    loads = sorted({row.load for row in rows})
+    counts = sorted({row.num_devices for row in rows})
+    figure = Figure(figsize=(4.6 * len(loads) + 0.6, 6.4), layout="constrained")
+    panels = figure.subplots(2, len(loads), squeeze=False, sharex=True, sharey="row")
+    for column, load in enumerate(loads):
+        for number, router in enumerate(dict.fromkeys(row.router for row in rows)):
+            chosen = sorted((row for row in rows if row.load == load and row.router == router), key=_num_devices)
+            devices = [row.num_devices for row in chosen]
+            style = {"label": router, "color": _COLOURS[number], "marker": "o", "markersize": 4}
+            panels[0][column].plot(devices, [row.goodput_per_s / row.num_devices for row in chosen], **style)
+            panels[1][column].plot(devices, [row.late_pct[min(row.late_pct)] for row in chosen], **style)
+        panels[0][column].set_title(f"load {load:g} on each device")
+        panels[1][column].set_xlabel("devices")
+        panels[1][column].set_xscale("log", base=2)
+        panels[1][column].set_xticks(counts, [str(count) for count in counts])
+    panels[0][0].set_ylabel("requests on time per second and device")
+    panels[1][0].set_ylabel(f"later than {min(rows[0].late_pct):g} x isolated time, per cent")
+    for panel in panels.flat:
+        panel.grid(alpha=0.3)
+    panels[0][0].legend(fontsize="small")
+    figure.suptitle(f"policy {rows[0].policy}")
+    _write(figure, path)
+
+
+def _num_devices(row: Scaling) -> int:
+    return row.num_devices
 
 
 def _draw_lane(panel: Any, lane: int, slices: Sequence[Slice], colour: str) -> None:

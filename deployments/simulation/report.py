@@ -9,6 +9,7 @@ from rich.table import Table
 from deployments.simulation.experiment import Result
 from deployments.simulation.gap import Gap
 from deployments.simulation.measures import Measures
+from deployments.simulation.scaling import Scaling
 
 
 def results_table(results: Sequence[Result], *, title: str) -> Table:
@@ -74,5 +75,42 @@ def gap_table(gaps: Sequence[Gap]) -> Table:
             str(gap.num_late_best),
             str(gap.num_late - gap.num_late_best),
             f"{100.0 * gap.num_optimal / gap.num_instances:.0f} %",
+        )
+    return table
+
+
+def scaling_table(rows: Sequence[Scaling]) -> Table:
+    """One row per number of devices, policy and router."""
+    table = Table(title="several devices, the same load on each")
+    for column in ("devices", "load", "policy", "router"):
+        table.add_column(column, justify="left" if column in ("policy", "router") else "right")
+    alphas = " / ".join(f"{alpha:g}" for alpha in rows[0].late_pct)
+    for column in (
+        "requests/s",
+        "on time/s",
+        "on time/s, each",
+        f"late % at {alphas}",
+        "p99",
+        "device %",
+        "hops %",
+        "turns",
+        "us",
+    ):
+        table.add_column(column, justify="right")
+    for row in rows:
+        table.add_row(
+            str(row.num_devices),
+            f"{row.load:g}",
+            row.policy,
+            row.router,
+            f"{row.requests_per_s:.0f}",
+            f"{row.goodput_per_s:.0f}",
+            f"{row.goodput_per_s / row.num_devices:.1f}",
+            " / ".join(f"{share:.1f}" for share in row.late_pct.values()),
+            f"{row.p99:.1f}",
+            f"{row.device_use_pct:.0f}",
+            f"{row.hops_pct:.0f}",
+            f"{row.turns_per_request:.2f}",
+            f"{row.decision_us:.0f}",
         )
     return table

@@ -11,6 +11,7 @@ from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
 from deployments.runtime.backends.providers import PROVIDERS
 from deployments.runtime.backends.strict_session import open_session
+from deployments.runtime.cuda_devices import seen_index
 from deployments.runtime.errors import DataRefusedError, PlanNotForDeviceError
 from deployments.runtime.settings import DeviceSettings
 from deployments.runtime.values import to_numpy, to_ort
@@ -96,7 +97,7 @@ class BlockChain:
             DeviceUnavailableError, NodesElsewhereError: See ``open_session``.
         """
         self._memory = PROVIDERS[settings.kind].memory
-        self._index = settings.index if self._memory != "cpu" else 0
+        self._index = seen_index(settings) if self._memory != "cpu" else 0
         hashes = (
             {block.file: block.sha256 for block in plan.blocks} if is_split else {WHOLE_MODEL_FILE: plan.source_sha256}
         )

@@ -14,6 +14,7 @@ from typing import Literal
 
 import onnxruntime as ort
 
+from deployments.runtime.cuda_devices import seen_index
 from deployments.runtime.settings import DeviceKind, DeviceSettings
 
 
@@ -111,7 +112,8 @@ def providers_with_options(device: DeviceSettings) -> list[tuple[str, dict[str, 
     stated = {provider.name: {**provider.options, **device.options}, **provider.also}
     if any("{cache}" in text for options in stated.values() for text in options.values()):
         cache_folder(device).mkdir(parents=True, exist_ok=True)
-    places = {"{index}": str(device.index), "{threads}": str(device.threads), "{cache}": str(cache_folder(device))}
+    index, threads, cache = seen_index(device), device.threads, cache_folder(device)
+    places = {"{index}": str(index), "{threads}": str(threads), "{cache}": str(cache)}
     return [(name, {key: _filled(text, places) for key, text in options.items()}) for name, options in stated.items()]
 
 

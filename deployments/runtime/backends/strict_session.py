@@ -14,6 +14,7 @@ from typing import NamedTuple
 import onnxruntime as ort
 
 from deployments.runtime.backends.providers import PROVIDERS, Provider, cache_folder, providers_with_options
+from deployments.runtime.cuda_devices import seen_index
 from deployments.runtime.errors import DeviceUnavailableError, NodesElsewhereError
 from deployments.runtime.settings import DeviceSettings
 from split_tool.errors import one_line
@@ -124,7 +125,7 @@ def _session_options(device: DeviceSettings, *, is_optimised: bool) -> ort.Sessi
     options.add_session_config_entry("session.inter_op.allow_spinning", "0")
     options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
     if device.kind in ("cpu", "cuda"):
-        _register_shared_arena(device.kind, device.index, device.memory_mb)
+        _register_shared_arena(device.kind, seen_index(device), device.memory_mb)
         options.add_session_config_entry("session.use_env_allocators", "1")
     if device.kind == "dml":  # it supports nothing else
         options.enable_mem_pattern = False

@@ -61,3 +61,20 @@ def test_a_wrong_argument_ends_the_command_with_a_message(
 def test_a_frontier_is_drawn(tmp_path: Path) -> None:
     plot_frontier({"slo": [("none", 2.3, 2.7), ("0", 3.4, 1.8)]}, tmp_path / "frontier.png", title="t")
     assert (tmp_path / "frontier.png").stat().st_size > 1000
+
+
+def test_the_command_shows_how_several_devices_do_by_router(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--requests", "40", "--seeds", "1", "--load", "0.9", "--devices", "1,4", "--plot", str(tmp_path)]
+    assert main([*arguments, "--router", "predicted", "--router", "random", "--hop-ms", "2", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [(each["num_devices"], each["router"]) for each in rows] == [
+        (1, "predicted"),
+        (1, "random"),
+        (4, "predicted"),
+        (4, "random"),
+    ]
+    assert rows[2]["late_pct"]["2"] < rows[3]["late_pct"]["2"]
+    assert rows[0]["hops_pct"] == rows[1]["hops_pct"] == 0
+    assert (tmp_path / "scaling.png").is_file()
+    assert main(["--devices", "0"]) == 2
+    assert "whole numbers above 0" in capsys.readouterr().err

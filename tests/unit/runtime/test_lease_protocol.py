@@ -23,6 +23,7 @@ from deployments.runtime.messages import (
     Welcome,
     encode,
 )
+from deployments.runtime.queue_page import QUEUE_PAGE_FILE
 from deployments.runtime.settings import DeviceSettings
 from deployments.runtime.transport import connect
 from deployments.scheduling.errors import QueueFullError
@@ -250,8 +251,8 @@ def test_a_closed_allocator_hangs_up_on_those_that_have_not_said_hello_too(world
     world.restart_allocator_that_is_closed()
 
 
-def test_nothing_but_the_turn_lock_is_left_in_the_folder_of_a_closed_device(tmp_path: Path) -> None:
+def test_nothing_but_the_pages_of_a_device_are_left_in_the_folder_of_a_closed_device(tmp_path: Path) -> None:
     world = LeaseWorld(tmp_path / "device", SRPT)
     world.replica("m", 1)
     world.close()
-    assert [path.name for path in (tmp_path / "device").iterdir()] == [DEVICE_PAGE_FILE]
+    assert {path.name for path in (tmp_path / "device").iterdir()} == {DEVICE_PAGE_FILE, QUEUE_PAGE_FILE}

@@ -12,8 +12,9 @@ import yaml
 
 from serve_app.config import live_config, load_config, stored_config
 from serve_app.errors import ConfigError, ModelMissingError, RepositoryMissingError
+from serve_app.placement import actor_options
 from serve_app.repository import find_model
-from serve_app.sections import DeviceConfig, QosConfig, StoredModelConfig
+from serve_app.sections import DeviceConfig, ModelConfig, QosConfig, StoredModelConfig
 
 ROOT = Path(__file__).parent.parent.parent.parent
 GOOD: dict[str, Any] = {
@@ -251,3 +252,55 @@ def test_the_file_in_the_repository_is_right_but_for_the_models(
     config = load_config(ROOT / "config.yaml")
     assert len(config.models) == 5
     assert len({model.device.to_settings().device for model in config.models}) == 1
+
+
+def test_each_of_several_devices_is_what_device_says_with_its_own_keys(repository: Path) -> None:
+    devices = [{"index": 0, "cores": [0]}, {"index": 1, "cores": [1], "max_waiting": 5}]
+    path = write(repository, changed(("1.args.devices", devices), ("2.args.device", {"index": 2, "mode": "slo"})))
+    small, large = load_config(path).models
+    assert [(each.to_settings().device, each.cores, each.max_waiting) for each in small.all_devices] == [
+        ("cpu-0", [0], 1000),
+        ("cpu-1", [1], 5),
+    ]
+    assert [each.index for each in large.all_devices] == [2]
+    assert {each.mode for each in load_config(path, mode="fifo").models[0].all_devices} == {"fifo"}
+    assert (small.num_replicas, large.num_replicas) == (2, 1)
+    assert actor_options(small, small.to_settings().device) == {"num_cpus": 0}
+
+
+def test_ray_books_a_share_of_a_gpu_and_hides_none(repository: Path) -> None:
+    args = {"model": "small", "device": {"kind": "cuda"}, "devices": [{"index": 0}, {"index": 1}], "num_gpus": 0.2}
+    config = ModelConfig.model_validate(args | {"replicas_per_device": 2})
+    options = actor_options(config, config.all_devices[1].to_settings())
+    assert config.num_replicas == 4
+    assert options["num_gpus"] == 0.2
+    assert options["runtime_env"]["env_vars"] == {
+        "RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES": "1",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+    }
+
+
+@pytest.mark.parametrize(
+    ("devices", "message"),
+    [
+        ([{"index": 1}, {"index": 1}], r"args: devices cpu-1, cpu-1: each must be another one"),
+        ([{"kind": "cpu"}, {"kind": "cuda"}], r"args: devices cpu-0, cuda-0: all must be of one kind"),
+        ([{"index": 0}, {"index": 1, "mode": "fast"}], r"devices\[1\]: unknown mode 'fast'"),
+        (
+            [{"indx": 0}],
+            r"args\.devices\[0\]\.indx: unknown key \(value 0\); allowed here are allow_cpu_nodes, cache, cores, index, kind",
+        ),
+        ([{"index": 0}, {"index": 1, "max_waiting": 7}], r"device cpu-1: model 'small' and model 'large' disagree"),
+    ],
+)
+def test_what_is_wrong_in_devices_is_told(repository: Path, devices: object, message: str) -> None:
+    config = changed(("1.args.devices", devices), ("2.args.device.index", 1))
+    with pytest.raises(ConfigError, match=message):
+        load_config(write(repository, config))
+
+
+def test_a_model_with_devices_leaves_the_number_of_replicas_to_them(repository: Path) -> None:
+    deployments = [{"name": "SplitModel", "num_replicas": 3}]
+    config = changed(("1.args.devices", [{"index": 0}, {"index": 1}]), ("1.deployments", deployments))
+    with pytest.raises(ConfigError, match=r"deployments\[0\]: a model with devices has as many replicas as they"):
+        load_config(write(repository, config))

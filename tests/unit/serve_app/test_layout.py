@@ -119,7 +119,7 @@ def test_devices_of_groups_are_checked_and_get_the_mode_of_the_command_line(repo
     groups = [{"blocks": 1}, {"device": {"kind": "cpu", "index": 1, "cores": [0]}}]
     changes = [("1.args.layout", "chained"), ("1.args.chained", {"groups": groups})]
     config = load_config(write(repository, changed(*changes)), mode="fifo")
-    assert [device.mode for device in config.models[0].devices] == ["fifo", "fifo"]
+    assert [device.mode for device in config.models[0].all_devices] == ["fifo", "fifo"]
     assert config.models[0].devices[1].cores == [0]
     other = ("2.args.device", {"kind": "cpu", "index": 1, "cores": [1]})
     with pytest.raises(ConfigError, match=r"device cpu-1: model 'small' and model 'large' disagree .*cores"):

@@ -47,3 +47,17 @@ def test_the_queue_is_what_the_device_did_not_take() -> None:
     assert stats.compute_infer.ns == 1
     assert stats.queue.ns == stats.success.ns - 1
     assert told(counter, device_s=100.0).inference_stats.queue.ns == 0
+
+
+def test_statistics_of_several_replicas_add_up() -> None:
+    counters = [RequestCounter() for _ in range(3)]
+    for number, counter in enumerate(counters):
+        for _ in range(number + 1):
+            with counter.counting():
+                pass
+    first, *others = [counter.statistics("m", "1", device_s=0.5) for counter in counters]
+    together = first.plus(others)
+    assert (together.name, together.inference_count, together.execution_count) == ("m", 6, 6)
+    assert together.inference_stats.success.count == 6
+    assert together.inference_stats.compute_infer.ns == 1_500_000_000
+    assert together.last_inference == max(each.last_inference for each in (first, *others))

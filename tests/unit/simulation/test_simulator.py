@@ -12,7 +12,8 @@ from deployments.simulation.costs import Costs
 from deployments.simulation.grant_order import grant_order
 from deployments.simulation.models import paper_models
 from deployments.simulation.parallel import simulate_parallel
-from deployments.simulation.simulator import Run, simulate
+from deployments.simulation.routers import ROUTERS
+from deployments.simulation.simulator import Run, simulate, simulate_devices
 
 
 def request(name: str, arrival_s: float, *blocks_s: float) -> Request:
@@ -108,3 +109,30 @@ def test_in_parallel_a_closed_loop_goes_on_until_all_are_sent() -> None:
     outcome = simulate_parallel(loop.first, device, interference=1.0, next_request=loop.next_request)
     assert len(outcome.finish_s) == 60
     assert not device.holders
+
+
+SHARED = [request(f"r{number}", 0.25 * number, 1.0) for number in range(6)]
+
+
+def run_shared(router: str, *, hop_s: float = 0.0) -> Run:
+    allocators = [DeviceAllocator(policy=make_policy("fifo")) for _ in range(2)]
+    return simulate_devices(SHARED, allocators, ROUTERS[router](hop_s, 0), costs=Costs(hop_s=hop_s))
+
+
+@pytest.mark.parametrize("router", [name for name in ROUTERS if name != "random"])
+def test_two_devices_do_the_work_of_one_in_half_the_time_whoever_shares_it_out_well(router: str) -> None:
+    finish_s = run_shared(router).finish_s
+    assert sorted(finish_s.values()) == [1.0, 1.25, 2.0, 2.25, 3.0, 3.25]
+
+
+@pytest.mark.parametrize("router", ROUTERS)
+def test_every_request_is_answered_once_whatever_shares_them_out(router: str) -> None:
+    outcome = run_shared(router, hop_s=0.125)
+    assert sorted(outcome.finish_s) == sorted(each.request_id for each in SHARED)
+    assert outcome.busy_s == pytest.approx(6.0)
+    assert outcome.num_devices == 2
+
+
+def test_a_request_on_its_way_to_another_device_arrives_a_hop_later() -> None:
+    there_s = [run_shared("round_robin", hop_s=hop_s).finish_s["r0"] for hop_s in (0.0, 0.125)]
+    assert there_s == [1.0, 1.125]  # with this seed it comes in at the second device, and its turn is the first's

@@ -1,0 +1,70 @@
+"""On which of several devices a request goes: where it waits least, as each device's own policy predicts.
+
+A forecast costs what the policy makes of the queue, so not every device is asked: one that is idle needs none, and of
+the others only the few with the least work are. A device with less work seldom makes a request wait longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from heapq import nsmallest
+from math import inf
+from typing import Protocol
+
+from deployments.scheduling.request import Request
+
+MAX_FORECASTS = 4
+"""How many devices are asked; more gain nothing that could be measured (``docs/scale.md``)."""
+
+
+class Choosable(Protocol):
+    """What is to be known of a device to choose it; ``DeviceAllocator`` is one."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody holds the device or waits for it."""
+
+    def work_s(self, now_s: float) -> float:
+        """Predicted run time of all that hold the device or wait for it, in seconds; cheap."""
+
+    def predicted_wait_s(self, request: Request, now_s: float, limit_s: float = inf) -> float:
+        """How long the request would wait there for its first turn, in seconds; if over ``limit_s``, any such time."""
+
+
+def choose_device(
+    devices: Sequence[Choosable],
+    request: Request,
+    now_s: float,
+    *,
+    first: int = 0,
+    hop_s: float = 0.0,
+    max_forecasts: int = MAX_FORECASTS,
+) -> int:
+    """Number of the device on which the request waits least; on equal terms where it is, then the one with less work.
+
+    Args:
+        devices: At least one.
+        request: What came.
+        now_s: Current monotonic time.
+        first: Where the request is now; it stays there unless going elsewhere pays. Without such a place any number,
+            best another one each time, so that idle devices share the load.
+        hop_s: What it costs to go from ``first`` to another device, in seconds.
+        max_forecasts: How many devices are asked for a forecast beside ``first``.
+    """
+    if devices[first].is_idle:
+        return first
+    num_devices = len(devices)
+    others = [number % num_devices for number in range(first + 1, first + num_devices)]
+    idle = next((number for number in others if devices[number].is_idle), None)
+    if idle is not None:
+        stays = hop_s > 0.0 and devices[first].predicted_wait_s(request, now_s) <= hop_s
+        return first if stays else idle
+    work_s = {number: devices[number].work_s(now_s) for number in (first, *others)}
+    chosen = first
+    least = (devices[first].predicted_wait_s(request, now_s), 0.0, work_s[first])
+    for number in nsmallest(max_forecasts, others, key=work_s.__getitem__):
+        wait_s = devices[number].predicted_wait_s(request, now_s, least[0] - hop_s)
+        costs = (wait_s + hop_s, hop_s, work_s[number])
+        if costs < least:
+            chosen, least = number, costs
+    return chosen
