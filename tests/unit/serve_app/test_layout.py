@@ -115,12 +115,18 @@ def test_each_group_is_a_deployment_on_its_device(repository: Path) -> None:
     assert [each._bound_deployment.name for each in first.init_args[2:]] == ["Blocks-2-2", "Blocks-3-4"]
 
 
+def test_a_chained_model_has_no_replicas_on_several_devices(repository: Path) -> None:
+    changes = [("1.args.layout", "chained"), ("1.args.devices", [{"index": 0}, {"index": 1}])]
+    with pytest.raises(ConfigError, match=r"state the devices in chained\.groups"):
+        load_config(write(repository, changed(*changes)))
+
+
 def test_devices_of_groups_are_checked_and_get_the_mode_of_the_command_line(repository: Path) -> None:
     groups = [{"blocks": 1}, {"device": {"kind": "cpu", "index": 1, "cores": [0]}}]
     changes = [("1.args.layout", "chained"), ("1.args.chained", {"groups": groups})]
     config = load_config(write(repository, changed(*changes)), mode="fifo")
     assert [device.mode for device in config.models[0].all_devices] == ["fifo", "fifo"]
-    assert config.models[0].devices[1].cores == [0]
+    assert config.models[0].all_devices[1].cores == [0]
     other = ("2.args.device", {"kind": "cpu", "index": 1, "cores": [1]})
     with pytest.raises(ConfigError, match=r"device cpu-1: model 'small' and model 'large' disagree .*cores"):
         load_config(write(repository, changed(*changes, other)))
