@@ -12,7 +12,7 @@ from deployments.runtime.errors import RuntimeServingError
 from deployments.runtime.memory_budget import budget_bytes
 from deployments.runtime.settings import DeviceSettings
 from serve_app.config import ServerConfig
-from serve_app.doctor.finding import Finding, attempt
+from serve_app.doctor.finding import Finding, broken_by
 from serve_app.errors import PortInUseError
 from serve_app.sections import ModelConfig
 from serve_app.server import check_port_is_free, reachable
@@ -45,7 +45,7 @@ def _check_ports(config: ServerConfig) -> list[Finding]:
         try:
             check_port_is_free(reachable(host), port, setting)
         except PortInUseError as error:
-            findings.append(attempt("ports", f"{host}:{port}", error))
+            findings.append(broken_by("ports", f"{host}:{port}", error))
         else:
             findings.append(Finding(topic="ports", subject=f"{host}:{port}", state="ok", text=f"free ({setting})"))
     return findings
@@ -83,7 +83,7 @@ def _check_model(model: ModelConfig) -> tuple[Finding, int]:
             backend.check_plan(plan, stored.folder, device)
         need_bytes = sum(backend.memory_bytes(plan, stored.folder, device, is_split=is_split))
     except (SplitToolError, RuntimeServingError) as error:
-        return attempt("models", model.model, error), 0
+        return broken_by("models", model.model, error), 0
     blocks = f"{len(plan.blocks)} blocks" if is_split else "the whole model"
     return msgspec.structs.replace(finding, text=f"{blocks} for {device.device}, plan and files agree"), need_bytes
 

@@ -26,7 +26,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     fix: str = ""
 
 
-def attempt(topic: str, subject: str, error: Exception) -> Finding:
+def broken_by(topic: str, subject: str, error: Exception) -> Finding:
     """A finding of one of our errors, whose message says both what is wrong and, after the last colon, what to do."""
     text, _, fix = " ".join(str(error).split()).rpartition(": ")
     return Finding(topic=topic, subject=subject, state="broken", text=text or fix, fix=fix if text else "")
