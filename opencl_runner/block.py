@@ -46,15 +46,9 @@ class Block:
             upload(device, self._own[number], self.launches.memory[number], array)
         self._steps = [self._prepare(step) for step in self.launches.steps]
 
-    @property
-    def memory_bytes(self) -> int:
-        """Device memory of weights and intermediates, without inputs and outputs."""
-        return sum(self.launches.memory[number].num_bytes for number in self._own)
-
     def piece(self, name: str) -> Memory:
         """What memory an input or output is."""
-        number = self.launches.inputs.get(name, self.launches.outputs.get(name, -1))
-        return self.launches.memory[number]
+        return self.launches.memory[(self.launches.inputs | self.launches.outputs)[name]]
 
     def run(self, values: Mapping[str, Any]) -> None:
         """Ask for all steps; they run in the background.

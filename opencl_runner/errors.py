@@ -17,7 +17,3 @@ class CompiledPlanNotFoundError(OpenClError):
 
 class CompiledPlanInvalidError(OpenClError):
     """The compiled blocks cannot be read, or belong to another split plan or schema version."""
-
-
-class InputRefusedError(OpenClError):
-    """A value has another dtype or shape than the block was compiled for."""

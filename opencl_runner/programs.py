@@ -27,8 +27,7 @@ class ProgramCache:
     """A folder of program binaries that stays below a size: the longest unused go first."""
 
     def __init__(self, folder: Path, *, max_bytes: int = MAX_BYTES) -> None:
-        """Use ``folder``, which is made if needed."""
-        folder.mkdir(parents=True, exist_ok=True)
+        """Use ``folder``, which need not be there."""
         self._folder = folder
         self._max_bytes = max_bytes
 
@@ -36,15 +35,17 @@ class ProgramCache:
         """The program built from what is stored; None if nothing is, or the driver does not take it any more."""
         path = self._path(source, device)
         try:
-            checksum, binary = (content := path.read_bytes())[:_CHECKSUM_BYTES], content[_CHECKSUM_BYTES:]
+            content = path.read_bytes()
         except OSError:
             return None
+        checksum, binary = content[:_CHECKSUM_BYTES], content[_CHECKSUM_BYTES:]
         try:
             if hashlib.sha256(binary).digest() != checksum:  # a driver may crash on a damaged binary
                 raise ValueError(path)
             program = cl.Program(device.context, [device.handle], [binary]).build()
         except (ValueError, cl.Error):
-            path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                path.unlink()
             return None
         with contextlib.suppress(OSError):
             os.utime(path)
@@ -55,6 +56,7 @@ class ProgramCache:
         path = self._path(source, device)
         if path.exists():
             return
+        self._folder.mkdir(parents=True, exist_ok=True)
         (binary,) = program.get_info(cl.program_info.BINARIES)
         write_atomically(path, hashlib.sha256(binary).digest() + binary)
         stay_below(self._folder, self._max_bytes, f"*{_SUFFIX}")

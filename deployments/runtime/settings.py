@@ -10,7 +10,7 @@ import msgspec
 from deployments.scheduling.modes import Mode, find_mode
 
 DeviceKind = Literal[
-    "cpu", "cuda", "tensorrt", "openvino", "migraphx", "qnn", "vitisai", "coreml", "dml", "webgpu", "opencl"
+    "cpu", "cuda", "opencl", "tensorrt", "openvino", "migraphx", "qnn", "vitisai", "coreml", "dml", "webgpu"
 ]
 
 _OF_EACH_MODEL = ("kind", "index", "threads", "cores", "options", "allow_cpu_nodes", "cache")
