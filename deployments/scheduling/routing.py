@@ -1,20 +1,20 @@
 """On which of several devices a request goes: where it waits least, as each device's own policy predicts.
 
-A forecast costs what the policy makes of the queue, so not every device is asked: one that is idle needs none, and of
-the others only the few with the least work are. A device with less work seldom makes a request wait longer.
+A forecast costs what the policy makes of the queue, so not every device is asked: one that is idle needs none, and
+where nobody is, a few are asked and not all. Those with the least work would be no better ones to ask: everybody would
+ask the same, and under overload the work that is there says little about the wait of one request (``docs/scale.md``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from heapq import nsmallest
 from math import inf
 from typing import Protocol
 
 from deployments.scheduling.request import Request
 
 MAX_FORECASTS = 4
-"""How many devices are asked; more gain nothing that could be measured (``docs/scale.md``)."""
+"""How many devices are asked beside the one where a request is."""
 
 
 class Choosable(Protocol):
@@ -25,7 +25,7 @@ class Choosable(Protocol):
         """Whether nobody holds the device or waits for it."""
 
     def work_s(self, now_s: float) -> float:
-        """Predicted run time of all that hold the device or wait for it, in seconds; cheap."""
+        """Predicted run time of all that hold the device or wait for it, in seconds."""
 
     def predicted_wait_s(self, request: Request, now_s: float, limit_s: float = inf) -> float:
         """How long the request would wait there for its first turn, in seconds; if over ``limit_s``, any such time."""
@@ -49,7 +49,7 @@ def choose_device(
         first: Where the request is now; it stays there unless going elsewhere pays. Without such a place any number,
             best another one each time, so that idle devices share the load.
         hop_s: What it costs to go from ``first`` to another device, in seconds.
-        max_forecasts: How many devices are asked for a forecast beside ``first``.
+        max_forecasts: How many of the devices next to ``first`` are asked for a forecast.
     """
     if devices[first].is_idle:
         return first
@@ -59,12 +59,11 @@ def choose_device(
     if idle is not None:
         stays = hop_s > 0.0 and devices[first].predicted_wait_s(request, now_s) <= hop_s
         return first if stays else idle
-    work_s = {number: devices[number].work_s(now_s) for number in (first, *others)}
     chosen = first
-    least = (devices[first].predicted_wait_s(request, now_s), 0.0, work_s[first])
-    for number in nsmallest(max_forecasts, others, key=work_s.__getitem__):
+    least = (devices[first].predicted_wait_s(request, now_s), 0.0, devices[first].work_s(now_s))
+    for number in others[:max_forecasts]:
         wait_s = devices[number].predicted_wait_s(request, now_s, least[0] - hop_s)
-        costs = (wait_s + hop_s, hop_s, work_s[number])
+        costs = (wait_s + hop_s, hop_s, devices[number].work_s(now_s))
         if costs < least:
             chosen, least = number, costs
     return chosen

@@ -288,7 +288,7 @@ def test_ray_books_a_share_of_a_gpu_and_hides_none(repository: Path) -> None:
         ([{"index": 0}, {"index": 1, "mode": "fast"}], r"devices\[1\]: unknown mode 'fast'"),
         (
             [{"indx": 0}],
-            r"args\.devices\[0\]\.indx: unknown key \(value 0\); allowed here are allow_cpu_nodes, .*cores, index, kind",
+            r"args\.devices\[0\]\.indx: unknown key \(value 0\); allowed here are .*cores, index, kind",
         ),
         ([{"index": 0}, {"index": 1, "max_waiting": 7}], r"device cpu-1: model 'small' and model 'large' disagree"),
     ],
