@@ -1,8 +1,8 @@
 """On which of several devices a request goes: where it waits least, as each device's own policy predicts.
 
 A forecast costs what the policy makes of the queue, so not every device is asked: one that is idle needs none, and
-where nobody is, a few are asked and not all. Those with the least work would be no better ones to ask: everybody would
-ask the same, and under overload the work that is there says little about the wait of one request (``docs/scale.md``).
+where nobody is, the next few are asked and not all. Those with the least work would be no better ones to ask: under
+overload the work that is there says little about the wait of one request (``docs/scale.md``).
 """
 
 from __future__ import annotations

@@ -129,11 +129,11 @@ def plot_scaling(rows: Sequence[Scaling], path: Path) -> None:
         panels[1][column].set_xlabel("devices")
         panels[1][column].set_xscale("log", base=2)
         panels[1][column].set_xticks(counts, [str(count) for count in counts])
-    panels[0][0].set_ylabel("requests on time per second and device")
-    panels[1][0].set_ylabel(f"later than {min(rows[0].late_pct):g} x isolated time, per cent")
+    panels[0][0].set_ylabel("on time per second and device")
+    panels[1][0].set_ylabel(f"late at {min(rows[0].late_pct):g} x isolated time, %")
     for panel in panels.flat:
         panel.grid(alpha=0.3)
-    panels[0][0].legend(fontsize="small")
+    figure.legend(*panels[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize="small")
     figure.suptitle(f"policy {rows[0].policy}")
     _write(figure, path)
 
