@@ -21,6 +21,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +122,7 @@ async def measure(url: str, *, rounds: int, seconds: float, say: Callable[[str],
                 headers = {_LENGTH: str(request.header_length)}
                 times = {}
                 for layout in LAYOUTS if index % 2 else LAYOUTS[::-1]:
-                    send = lambda layout=layout: infer(layout, request.body, headers)  # noqa: E731, B023
+                    send = partial(infer, layout, request.body, headers)
                     times[layout] = await closed_loop(send, clients=1, seconds=seconds if index >= 0 else 0.0)
                 if index >= 0:
                     found[size].append(times)
@@ -158,14 +159,11 @@ def print_table(answer: Mapping[str, Any], console: Console) -> None:
     for column in ("fused p50 ms", "chained p50 ms", "a hop, ms", "chained / fused", "requests"):
         table.add_column(column, justify="right")
     for size, figures in answer.items():
-        hop, ratio = (f"{each['median']:g} ({each['min']:g} to {each['max']:g})" for each in _both(figures))
+        spreads = (figures["hop_ms"], figures["ratio"])
+        hop, ratio = (f"{each['median']:g} ({each['min']:g} to {each['max']:g})" for each in spreads)
         counts = " + ".join(str(figures[layout]["count"]) for layout in LAYOUTS)
         table.add_row(size, *(f"{figures[layout]['p50_ms']:g}" for layout in LAYOUTS), hop, ratio, counts)
     console.print(table)
-
-
-def _both(figures: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, float]]:
-    return figures["hop_ms"], figures["ratio"]
 
 
 def main() -> int:
