@@ -29,7 +29,7 @@ def model_application(config: ModelConfig, *, is_declared: bool) -> Application:
         max_ongoing_requests=_MAX_ONGOING,
         max_queued_requests=2 * _MAX_ONGOING,
         max_surge_percent=100,  # a new version answers before the old one leaves
-        ray_actor_options=_GPU_OPTIONS if config.device.kind == "cuda" else _CPU_OPTIONS,
+        ray_actor_options=_GPU_OPTIONS if config.device.kind in ("cuda", "tensorrt") else _CPU_OPTIONS,
         health_check_period_s=1.0,
         health_check_timeout_s=10.0,
         graceful_shutdown_timeout_s=30.0,  # what an old version has to answer all that it has taken
