@@ -11,8 +11,9 @@ from types import FrameType
 
 from rich.console import Console
 
+from deployments.runtime.backends.providers import PROVIDERS
 from serve_app.config import ServerConfig, load_config
-from serve_app.errors import ServeAppError
+from serve_app.errors import ServeAppError, StartFailedError
 from serve_app.server import Server
 
 DEFAULT_CONFIG = Path("config.yaml")
@@ -42,6 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
         if options.command == "check":
             _describe(config)
             return 0
+        _check_devices(config)
         use_haproxy = False if options.no_haproxy else None
         return _run(config, use_haproxy=use_haproxy, has_ray_dashboard=options.ray_dashboard)
     except ServeAppError as error:
@@ -60,6 +62,22 @@ def _doctor(config: Path | None, *, as_json: bool) -> int:
     else:
         examination.print_findings(findings, Console(width=None if sys.stdout.isatty() else 120))
     return 1 if any(finding.state == "broken" for finding in findings) else 0
+
+
+def _check_devices(config: ServerConfig) -> None:
+    """Fail now where a device cannot be used: Ray would wait for a GPU that never comes.
+
+    Raises:
+        StartFailedError: With the reason and what to do.
+    """
+    devices = {settings.device: settings for settings in (model.device.to_settings() for model in config.models)}
+    for name, device in devices.items():
+        if device.kind == "cpu" or device.kind not in PROVIDERS:
+            continue
+        from serve_app.doctor.probe import reason_not_usable  # it loads more than processors need
+
+        if (reason := reason_not_usable(device)) is not None:
+            raise StartFailedError(f"device {name} cannot be used: {reason}. {PROVIDERS[device.kind].remedy}")
 
 
 def _describe(config: ServerConfig) -> None:
