@@ -12,6 +12,7 @@ import httpx
 import numpy as np
 import pytest
 from ray import serve
+from ray.exceptions import RayError
 
 from serve_app.app import model
 from serve_app.sections import ModelConfig
@@ -101,11 +102,20 @@ def test_the_statistics_of_a_model_count_its_requests_on_all_devices(both: Any, 
 def test_requests_are_answered_while_the_allocator_of_one_device_is_dead(both: Any) -> None:
     inputs = random_input("squeezenet", seed=3)
     expected = whole_model_outputs("squeezenet", inputs)
-    os.kill(status(FIRST)["pid"], signal.SIGKILL)
+    dead = status(FIRST)["pid"]
+    os.kill(dead, signal.SIGKILL)
     for answer in [both.infer.remote(inputs) for _ in range(4)]:
         outputs = answer.result(timeout_s=60)
         for name, array in expected.items():
             np.testing.assert_array_equal(outputs[name], array, strict=True)
+
+    def is_back() -> bool:
+        try:
+            return bool(status(FIRST)["pid"] != dead and pids(FIRST))
+        except RayError:
+            return False
+
+    wait_until(is_back, "the allocator is back, and the replica with it")
 
 
 def test_a_replica_that_dies_is_replaced_on_its_own_device(both: Any) -> None:
