@@ -47,8 +47,10 @@ class TexturePaddedConv2d:
         for block in schedule.get_child_blocks(analysis.get_root_block(schedule)):
             padded = schedule.get(block).writes[0].source
             if schedule.get(block).name_hint.endswith("data_pad") and len(padded.shape) == 5:
+                height, width = int(padded.shape[2]), int(padded.shape[3])
+                fits_a_row = height * width <= int(target.attrs["texture_spatial_limit"])
                 schedule.work_on("main")
-                schedule.set_scope(block, 0, "global.texture-nhwc")
+                schedule.set_scope(block, 0, "global.texture-nhwc" if fits_a_row else "global.texture")
                 return dlight.adreno.Conv2d().apply(schedule, target, tunable)
         return None
 
