@@ -12,6 +12,7 @@ import msgspec
 import yaml
 
 from benchmarks.serve.errors import SubjectError
+from deployments.runtime.backends.providers import PROVIDERS
 from deployments.runtime.settings import DeviceSettings
 from serve_app.config import GATEWAY_IMPORT_PATH, MODEL_IMPORT_PATH, MODEL_ROUTE, load_config
 from serve_app.protocol import model_metadata
@@ -88,6 +89,8 @@ def load_subject(config: Path, out: Path, *, models: Sequence[str] = (), is_pinn
     devices = {model.device.to_settings().device for model in chosen}
     if len(devices) != 1:
         raise SubjectError(f"{config} has models on {', '.join(sorted(devices))}: choose those of one with --model")
+    if chosen[0].device.kind not in PROVIDERS:
+        raise SubjectError(f"device {devices.pop()} is none of ONNX Runtime's: other servers could not run the models")
     applications = []
     for entry in checked.raw["applications"]:
         if entry["import_path"] == MODEL_IMPORT_PATH:

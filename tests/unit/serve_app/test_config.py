@@ -98,7 +98,7 @@ def test_grpc_listens_on_the_loopback_interface_unless_it_is_switched_off(reposi
             r"\[1\]\.args\.qos\.alhpa: unknown key \(value 4\); allowed here are alpha, deadline_ms, priority",
         ),
         ("1.args.qos", {"alpha": 0.5}, r"qos\.alpha: .*greater than or equal to 1 \(found 0\.5\)"),
-        ("1.args.device.kind", "tpu", r"device\.kind: .*'cpu', .* or 'opencl' \(found 'tpu'\)"),
+        ("1.args.device.kind", "tpu", r"device\.kind: .*'cpu', .* or 'webgpu' \(found 'tpu'\)"),
         ("1.args.device.mode", "fast", r"unknown mode 'fast': allowed are slo, dlir, oyst, bnst, fifo, parallel"),
         ("1.args.device.policy", "best", r"unknown policy 'best': allowed are fifo, sjf, srpt, edf"),
         ("1.args.device.policy_options", {"speed": 9}, r"option 'speed' = 9: allowed are the options"),
