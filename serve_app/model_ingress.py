@@ -13,7 +13,8 @@ from fastapi import FastAPI, Request, Response
 from ray.serve.handle import DeploymentHandle
 
 from deployments.runtime.group_calls import LaterGroups
-from deployments.runtime.split_model import ModelSettings, Outputs, SplitModel
+from deployments.runtime.model_settings import ModelSettings
+from deployments.runtime.split_model import Outputs, SplitModel
 from deployments.scheduling.request import Request as InferenceRequest
 from serve_app.config import live_config
 from serve_app.errors import ConfigError

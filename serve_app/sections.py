@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from deployments.runtime.model_settings import ModelSettings
 from deployments.runtime.settings import DeviceKind, DeviceSettings
-from deployments.runtime.split_model import ModelSettings
 from deployments.scheduling.errors import SchedulingError
 from deployments.scheduling.policies.table import make_policy
 from serve_app.layout import WantedGroup, chained_groups

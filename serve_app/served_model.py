@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from deployments.runtime.split_model import ModelSettings
+from deployments.runtime.model_settings import ModelSettings
 from serve_app.protocol.check import check_carried
 from serve_app.protocol.errors import UnsupportedFeatureError
 from serve_app.sections import ModelConfig

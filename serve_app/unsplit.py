@@ -16,8 +16,8 @@ import ray
 from ray.exceptions import RayActorError
 
 from deployments.runtime.allocator_actor import NAMESPACE
+from deployments.runtime.model_settings import ModelSettings
 from deployments.runtime.settings import DeviceSettings
-from deployments.runtime.split_model import ModelSettings
 from serve_app.sections import ModelConfig
 from split_tool.plan import WHOLE_MODEL_FILE
 

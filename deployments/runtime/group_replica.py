@@ -7,7 +7,8 @@ from dataclasses import replace
 import msgspec
 
 from deployments.runtime.group_calls import Clock, Crossing
-from deployments.runtime.split_model import ModelSettings, SplitModel
+from deployments.runtime.model_settings import ModelSettings
+from deployments.runtime.split_model import SplitModel
 from deployments.scheduling.request import Request
 
 

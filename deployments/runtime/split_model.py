@@ -14,18 +14,18 @@ from pathlib import Path
 from typing import cast
 from uuid import uuid4
 
-import msgspec
 import numpy as np
 from ray.exceptions import RayError
 
 from deployments.runtime.allocator_actor import explanation, find_socket
 from deployments.runtime.backends.table import backend_of
-from deployments.runtime.block_groups import BlockGroup, check_groups, group_plan, stay
+from deployments.runtime.block_groups import check_groups, group_plan, stay
 from deployments.runtime.block_times import BlockTimes
 from deployments.runtime.device_thread import DeviceThread, Result
 from deployments.runtime.errors import BlockFailedError, DeadlineExceededError
 from deployments.runtime.group_calls import LaterGroups, explanation_of_stays
 from deployments.runtime.inputs import check_inputs, sample_inputs
+from deployments.runtime.model_settings import ModelSettings
 from deployments.runtime.neighbour_link import Methods
 from deployments.runtime.neighbours import Neighbours
 from deployments.runtime.settings import SWITCH_INTERVAL_S, DeviceSettings
@@ -43,32 +43,6 @@ Outputs = dict[str, np.ndarray]
 Wishes = tuple[int | None, float | None, float | None]
 """Priority, time-out and deadline of one request, see ``SplitModel.infer``."""
 Answer = tuple[Outputs, Explanation | None]
-
-
-class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """One model as it is served.
-
-    Attributes:
-        model: Its name.
-        folder: Folder of its split plan, or of its ``model.onnx``.
-        version: Its version, as clients name it.
-        device: The device and what its models share.
-        alpha: A request's deadline is its arrival plus alpha times the isolated time, unless it has its own.
-        deadline_s: Deadline in seconds after arrival for every request of this model; None: by alpha.
-        priority: Level of requests that state none, 1 is the highest.
-        timeout_s: Longest time a request may take before it is given up with an error; None: no limit.
-        groups: The deployments of the chained layout; none in the fused one.
-    """
-
-    model: str
-    folder: str
-    version: str = "1"
-    device: DeviceSettings
-    alpha: float = 4.0
-    deadline_s: float | None = None
-    priority: int = 1
-    timeout_s: float | None = None
-    groups: tuple[BlockGroup, ...] = ()
 
 
 class _Loaded:

@@ -1,0 +1,34 @@
+"""How one model is served."""
+
+from __future__ import annotations
+
+import msgspec
+
+from deployments.runtime.block_groups import BlockGroup
+from deployments.runtime.settings import DeviceSettings
+
+
+class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """One model as it is served.
+
+    Attributes:
+        model: Its name.
+        folder: Folder of its split plan, or of its ``model.onnx``.
+        version: Its version, as clients name it.
+        device: The device and what its models share.
+        alpha: A request's deadline is its arrival plus alpha times the isolated time, unless it has its own.
+        deadline_s: Deadline in seconds after arrival for every request of this model; None: by alpha.
+        priority: Level of requests that state none, 1 is the highest.
+        timeout_s: Longest time a request may take before it is given up with an error; None: no limit.
+        groups: The deployments of the chained layout; none in the fused one.
+    """
+
+    model: str
+    folder: str
+    version: str = "1"
+    device: DeviceSettings
+    alpha: float = 4.0
+    deadline_s: float | None = None
+    priority: int = 1
+    timeout_s: float | None = None
+    groups: tuple[BlockGroup, ...] = ()
