@@ -70,8 +70,7 @@ def _check_devices(config: ServerConfig) -> None:
     Raises:
         StartFailedError: With the reason and what to do.
     """
-    devices = {settings.device: settings for settings in (model.device.to_settings() for model in config.models)}
-    for name, device in devices.items():
+    for name, device in config.devices.items():
         if device.kind == "cpu" or device.kind not in PROVIDERS:
             continue
         from serve_app.doctor.probe import reason_not_usable  # it loads more than processors need

@@ -45,6 +45,12 @@ class ServerConfig(Section):
     gateway: GatewayConfig
 
     @property
+    def devices(self) -> dict[str, DeviceSettings]:
+        """Every device that a model of the file runs on, by name."""
+        stated = [device.to_settings() for model in self.models for device in model.all_devices]
+        return {device.device: device for device in stated}
+
+    @property
     def device_cores(self) -> set[int]:
         """The cores that devices are pinned to, also those of models that are loaded on request."""
         return {

@@ -24,15 +24,16 @@ _MIB = 1 << 20
 
 def check_configuration(config: ServerConfig) -> list[Finding]:
     """Ports, devices, models and memory of a file that has passed ``load_config``; reads every model file once."""
-    devices = {settings.device: settings for settings in (model.device.to_settings() for model in config.models)}
+    devices = config.devices
     findings = _check_ports(config)
     for device in devices.values():
         findings += _check_cores(device, [other for other in devices.values() if other is not device])
     needs: dict[str, dict[str, int]] = {name: {} for name in devices}
     for model in config.models:
-        finding, need_bytes = _check_model(model)
+        finding, block_bytes = _check_model(model)
         findings.append(finding)
-        needs[model.device.to_settings().device][model.model] = need_bytes
+        for name, need_bytes in _needs(model, block_bytes):
+            needs[name][model.model] = needs[name].get(model.model, 0) + need_bytes
     return findings + [_check_memory(devices[name], need) for name, need in needs.items()]
 
 
@@ -65,27 +66,37 @@ def _check_cores(device: DeviceSettings, others: list[DeviceSettings]) -> list[F
     return [finding]
 
 
-def _check_model(model: ModelConfig) -> tuple[Finding, int]:
-    """Whether the model can be served on its device, and the bytes of device memory that it takes."""
-    device, stored = model.device.to_settings(), model.stored()
+def _check_model(model: ModelConfig) -> tuple[Finding, tuple[int, ...]]:
+    """Whether the model can be served on its devices, and the bytes of device memory that each of its blocks takes."""
+    settings, stored = model.to_settings(), model.stored()
+    device = settings.device
     finding = Finding(topic="models", subject=model.model, state="ok", text="")
     if not stored.is_split:
         text = "not split" + (": served whole, and split beside that" if device.kind == "cpu" else ": served whole")
         size = (stored.folder / WHOLE_MODEL_FILE).stat().st_size
         fix = f"python -m split_tool split {stored.folder / WHOLE_MODEL_FILE} --out FOLDER, before it is served"
-        return msgspec.structs.replace(finding, state="note", text=text, fix=fix), size
-    is_split = device.sharing.preemption != "never"
+        return msgspec.structs.replace(finding, state="note", text=text, fix=fix), (size,)
+    is_split = bool(settings.groups) or device.sharing.preemption != "never"
     backend = backend_of(device)
     try:
         plan = SplitPlan.load(stored.folder)
         plan.check_files(stored.folder)
         if is_split:
             backend.check_plan(plan, stored.folder, device)
-        need_bytes = sum(backend.memory_bytes(plan, stored.folder, device, is_split=is_split))
+        block_bytes = backend.memory_bytes(plan, stored.folder, device, is_split=is_split)
     except (SplitToolError, RuntimeServingError) as error:
-        return broken_by("models", model.model, error), 0
+        return broken_by("models", model.model, error), ()
     blocks = f"{len(plan.blocks)} blocks" if is_split else "the whole model"
-    return msgspec.structs.replace(finding, text=f"{blocks} for {device.device}, plan and files agree"), need_bytes
+    devices = ", ".join(dict.fromkeys(each.to_settings().device for each in model.all_devices))
+    return msgspec.structs.replace(finding, text=f"{blocks} for {devices}, plan and files agree"), block_bytes
+
+
+def _needs(model: ModelConfig, block_bytes: tuple[int, ...]) -> list[tuple[str, int]]:
+    """Names of devices, and the bytes that the model takes of each."""
+    if groups := model.to_settings().groups:
+        return [(group.device.device, sum(block_bytes[group.first_block : group.end_block])) for group in groups]
+    replicas = model.replicas_per_device if model.devices else 1
+    return [(device.to_settings().device, replicas * sum(block_bytes)) for device in model.all_devices]
 
 
 def _check_memory(device: DeviceSettings, need: dict[str, int]) -> Finding:

@@ -35,7 +35,7 @@ def examine(config_path: Path | None) -> list[Finding]:
             fix = "see docs/configuration.md"
             findings = [Finding(topic="config", subject=str(config_path), state="broken", text=str(error), fix=fix)]
         else:
-            devices = [model.device.to_settings() for model in config.models]
+            devices = list(config.devices.values())
             text = f"{len(config.models)} models"
             findings = [Finding(topic="config", subject=str(config_path), state="ok", text=text)]
             findings += check_configuration(config)

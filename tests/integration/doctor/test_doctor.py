@@ -15,6 +15,7 @@ import yaml
 from deployments.runtime.settings import DeviceSettings
 from serve_app.__main__ import main
 from serve_app.doctor.probe import reason_not_usable
+from serve_app.server import free_port
 
 Findings = dict[tuple[str, str], dict[str, str]]
 
@@ -27,7 +28,7 @@ def taken_port() -> Iterator[int]:
         yield listener.getsockname()[1]
 
 
-def write_config(folder: Path, device: dict[str, object], port: int) -> Path:
+def write_config(folder: Path, device: dict[str, object], port: int, **more: object) -> Path:
     """Two models: one that is not split, and one whose plan cannot be read."""
     for model in ("whole", "broken"):
         (folder / model / "1").mkdir(parents=True)
@@ -38,7 +39,7 @@ def write_config(folder: Path, device: dict[str, object], port: int) -> Path:
             "name": model,
             "route_prefix": f"/v2/models/{model}",
             "import_path": "serve_app.app:model",
-            "args": {"model": model, "repository": str(folder), "device": device},
+            "args": {"model": model, "repository": str(folder), "device": device} | more,
         }
         for model in ("whole", "broken")
     ]
@@ -79,6 +80,14 @@ def test_all_that_is_broken_is_found_with_its_fix_and_the_exit_code_is_1(
     assert broken["models", "broken"]["fix"] == "split the model again"
     assert "models take 5 MiB of 1 (whole 5, broken 0)" in broken["memory", "coreml-0"]["text"]
     assert findings["models", "whole"]["state"] == "note"
+
+
+def test_a_model_takes_memory_of_each_of_its_devices(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    more = {"devices": [{"index": 1}, {"index": 2, "memory_mb": 9}], "replicas_per_device": 2}
+    _, findings = examine(write_config(tmp_path, {}, free_port(), **more), capsys)
+    memory = {subject: finding for (topic, subject), finding in findings.items() if topic == "memory"}
+    assert {name: finding["state"] for name, finding in memory.items()} == {"cpu-1": "ok", "cpu-2": "broken"}
+    assert "models take 10 MiB of 9 (whole 10, broken 0)" in memory["cpu-2"]["text"]
 
 
 def test_a_configuration_that_cannot_be_read_is_a_finding_too(
