@@ -7,7 +7,6 @@ page: a turn is taken to go on as was predicted when it was last heard of.
 
 from __future__ import annotations
 
-import fcntl
 import os
 from math import inf
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from deployments.runtime.liveness import is_locked
 from deployments.runtime.queue_page import (
     ENTRIES_AT,
     ENTRY,
@@ -105,12 +105,7 @@ class DeviceView:
     @property
     def is_alive(self) -> bool:
         """Whether the device's allocator lives."""
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        fcntl.flock(self._descriptor, fcntl.LOCK_UN)
-        return False
+        return is_locked(self._descriptor)
 
     @property
     def is_idle(self) -> bool:

@@ -35,6 +35,8 @@ from pathlib import Path
 
 import msgspec
 
+from deployments.runtime.liveness import is_locked
+
 _PID, _PROGRESS, _BOUNDARY_NS, _REVOKED, _OVERDUE, _NEXT = range(6)
 _PAGE_BYTES = 4096
 _OFFER_AT = 512
@@ -98,12 +100,7 @@ class LeasePage:
 
     def is_replica_alive(self) -> bool:
         """Whether the process that created the page lives; asked by others."""
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        fcntl.flock(self._descriptor, fcntl.LOCK_UN)
-        return False
+        return is_locked(self._descriptor)
 
     @property
     def pid(self) -> int:

@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from uuid import uuid4
 
+from deployments.runtime.liveness import is_locked
+
 
 class Seat:
     """A replica's seat; it is free when the process ends.
@@ -60,12 +62,11 @@ def _living_seats(folder: Path) -> list[Path]:
     for path in folder.glob("*.seat"):
         descriptor = os.open(path, os.O_RDWR)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            living.append(path)
-        else:
-            path.with_suffix(".sock").unlink(missing_ok=True)
-            path.unlink()
+            if is_locked(descriptor):
+                living.append(path)
+            else:
+                path.with_suffix(".sock").unlink(missing_ok=True)
+                path.unlink()
         finally:
             os.close(descriptor)
     return living

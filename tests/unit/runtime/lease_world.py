@@ -14,9 +14,10 @@ import numpy as np
 from deployments.runtime.allocator_server import AllocatorServer
 from deployments.runtime.block_times import BlockTimes
 from deployments.runtime.device_thread import DeviceThread
-from deployments.runtime.messages import Slice
+from deployments.runtime.messages import Slice, Welcome
 from deployments.runtime.settings import DeviceSettings
 from deployments.scheduling.request import Request, RequestId
+from tests.raw_replica import RawReplica
 
 LIMIT_S = 10.0
 
@@ -123,6 +124,12 @@ class LeaseWorld:
         chain = SteppedChain(num_blocks, fails_in_block=fails_in_block)
         replica = Replica(self, model, chain, memory_bytes, first_block=first_block)
         self._replicas.append(replica)
+        return replica
+
+    def raw_replica(self, name: str) -> RawReplica:
+        """A new replica that is welcome, and that a test plays itself."""
+        replica = RawReplica(self.find_socket(), self.settings, name)
+        assert isinstance(replica.receive(), Welcome)
         return replica
 
     def restart_allocator(self) -> None:

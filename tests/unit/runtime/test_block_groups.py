@@ -13,11 +13,11 @@ import pytest
 from deployments.runtime.block_groups import BlockGroup, check_groups, group_plan, stay
 from deployments.runtime.errors import LayoutRefusedError
 from deployments.runtime.group_calls import Clock
-from deployments.runtime.messages import Cancel, Finish, Grant, Submit, Welcome
+from deployments.runtime.messages import Cancel, Finish, Grant, Submit
 from deployments.runtime.settings import DeviceSettings
 from deployments.scheduling.request import RequestId
 from split_tool.plan import Block, Cut, SplitPlan, TensorSpec
-from tests.raw_replica import RawReplica, make_request
+from tests.raw_replica import make_request
 from tests.unit.protocol.test_metadata import PLAN
 from tests.unit.runtime.lease_world import LeaseWorld
 
@@ -130,18 +130,12 @@ def world(tmp_path: Path) -> Iterator[LeaseWorld]:
     world.close()
 
 
-def raw_replica(world: LeaseWorld, name: str) -> RawReplica:
-    replica = RawReplica(world.find_socket(), world.settings, name)
-    assert isinstance(replica.receive(), Welcome)
-    return replica
-
-
 def test_a_request_may_go_on_before_the_allocator_has_read_that_its_first_stay_is_over(world: LeaseWorld) -> None:
-    later = raw_replica(world, "later")  # what connected first is looked at first
-    earlier = raw_replica(world, "earlier")
+    later = world.raw_replica("later")  # what connected first is looked at first
+    earlier = world.raw_replica("earlier")
     whole = make_request("r", owner="earlier", block_times_s=(1.0, 1.0))
     groups = [group(0, 1), group(1, 2)]
-    bystander = raw_replica(world, "bystander")
+    bystander = world.raw_replica("bystander")
     earlier.send(Submit(request=stay(whole, groups, 0)))
     grant = earlier.receive()
     assert isinstance(grant, Grant)

@@ -16,11 +16,9 @@ from deployments.runtime.errors import (
     SettingsConflictError,
 )
 from deployments.runtime.messages import (
-    PROTOCOL_VERSION,
     Grant,
     Refused,
     Submit,
-    Welcome,
     encode,
 )
 from deployments.runtime.queue_page import QUEUE_PAGE_FILE
@@ -168,18 +166,12 @@ def test_after_a_restart_with_idle_replicas_the_device_works_on(world: LeaseWorl
     assert replica.submit("r").result(LIMIT_S)["ran"].tolist() == [0]
 
 
-def raw_replica(world: LeaseWorld, name: str, *, version: int = PROTOCOL_VERSION) -> RawReplica:
-    return RawReplica(world.find_socket(), world.settings, name, version=version)
-
-
 def submit(replica: RawReplica, request_id: str) -> None:
     replica.send(Submit(request=make_request(request_id, owner=replica.name)))
 
 
 def test_the_death_of_the_holder_frees_the_device_at_once(world: LeaseWorld) -> None:
-    holder, other = raw_replica(world, "holder"), raw_replica(world, "other")
-    assert isinstance(holder.receive(), Welcome)
-    assert isinstance(other.receive(), Welcome)
+    holder, other = world.raw_replica("holder"), world.raw_replica("other")
     submit(holder, "h")
     assert isinstance(holder.receive(), Grant)
     submit(other, "o")
@@ -192,7 +184,7 @@ def test_the_death_of_the_holder_frees_the_device_at_once(world: LeaseWorld) -> 
 
 
 def test_another_protocol_version_is_refused(world: LeaseWorld) -> None:
-    old = raw_replica(world, "old", version=0)
+    old = RawReplica(world.find_socket(), world.settings, "old", version=0)
     answer = old.receive()
     assert isinstance(answer, Refused)
     assert answer.reason == "version"
@@ -201,8 +193,7 @@ def test_another_protocol_version_is_refused(world: LeaseWorld) -> None:
 
 
 def test_a_broken_packet_closes_only_its_own_connection(world: LeaseWorld, caplog: pytest.LogCaptureFixture) -> None:
-    broken, sound = raw_replica(world, "broken"), world.replica("sound", 1)
-    assert isinstance(broken.receive(), Welcome)
+    broken, sound = world.raw_replica("broken"), world.replica("sound", 1)
     with caplog.at_level(logging.CRITICAL):
         broken.socket.send(b"\xc1 this is no message")
         assert broken.receive() is None

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from deployments.runtime.messages import Cancel, Finish, Grant, Submit, ToReplica, Undelivered, Welcome, Yield
+from deployments.runtime.messages import Cancel, Finish, Grant, Submit, ToReplica, Undelivered, Yield
 from deployments.runtime.settings import DeviceSettings
 from deployments.scheduling.request import RequestId
 from tests.raw_replica import RawReplica, make_request
@@ -24,12 +24,6 @@ def world(tmp_path: Path) -> Iterator[LeaseWorld]:
     world = LeaseWorld(tmp_path / "device", FIFO)
     yield world
     world.close()
-
-
-def raw_replica(world: LeaseWorld, name: str) -> RawReplica:
-    replica = RawReplica(world.find_socket(), world.settings, name)
-    assert isinstance(replica.receive(), Welcome)
-    return replica
 
 
 def submit(replica: RawReplica, request_id: str, *, taken_lease: int | None = None, num_blocks: int = 1) -> None:
@@ -92,7 +86,7 @@ def test_of_two_that_come_to_a_free_device_at_once_one_waits_for_the_other(world
 
 
 def test_a_turn_that_was_taken_while_another_was_granted_gives_way_at_its_boundary(world: LeaseWorld) -> None:
-    granted_one, taker = raw_replica(world, "granted"), raw_replica(world, "taker")
+    granted_one, taker = world.raw_replica("granted"), world.raw_replica("taker")
     submit(granted_one, "g")
     request_id, lease = granted(granted_one.receive())
     assert request_id == "g"
@@ -113,7 +107,7 @@ def offered(replica: RawReplica, lease: int) -> int:
 
 def holder_and_next(world: LeaseWorld) -> tuple[RawReplica, int, RawReplica, int]:
     """Two replicas, the lease of the first, and the one that it may pass on to the second."""
-    first, second = raw_replica(world, "first"), raw_replica(world, "second")
+    first, second = world.raw_replica("first"), world.raw_replica("second")
     submit(first, "f", num_blocks=2)
     _, lease = granted(first.receive())
     submit(second, "s", num_blocks=2)
