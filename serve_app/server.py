@@ -35,7 +35,7 @@ QUICK_SERVE = {
     # Serve's own event loop runs the front, which never blocks: a loop beside it costs changes of thread per request
     "RAY_SERVE_RUN_USER_CODE_IN_SEPARATE_THREAD": "0",
     "RAY_SERVE_RUN_ROUTER_IN_SEPARATE_LOOP": "0",
-    # ten times a second, the default, Serve's controller takes 7 % of a core from the requests
+    # ten times a second, the default, Serve's controller takes time from the core that the requests need
     "RAY_SERVE_CONTROL_LOOP_INTERVAL_S": "0.25",
 }
 """Environment variables that keep what Serve does per request and beside it small."""

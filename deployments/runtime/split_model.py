@@ -193,7 +193,8 @@ class SplitModel:
         """Run the model on the device where the request waits least."""
         if self._neighbours is not None:
             priority, timeout_s, deadline_s = wishes
-            request = partial(self._make_request, self._loaded, priority, deadline_s or timeout_s)
+            wanted_s = self._wanted_s(timeout_s, deadline_s)
+            request = partial(self._make_request, self._loaded, priority, wanted_s)
             answer = await self._neighbours.try_elsewhere(request, "infer_here", inputs, wishes, is_explained)
             if answer is not None:
                 return cast(Answer, answer)
@@ -221,10 +222,10 @@ class SplitModel:
         is_traced: bool = False,
     ) -> tuple[Outputs, Request]:
         check_inputs(inputs, self._input_specs)
+        wanted_s = self._wanted_s(timeout_s, deadline_s)
         timeout_s = self.settings.timeout_s if timeout_s is None else timeout_s
 
         def make_request(loaded: _Loaded) -> Request:
-            wanted_s = timeout_s if deadline_s is None else deadline_s
             return self._make_request(loaded, priority, wanted_s, is_traced=is_traced)
 
         try:
@@ -238,6 +239,12 @@ class SplitModel:
                 f"the request took longer than its time-out of {timeout_s} s and was given up: send it again, with a "
                 "longer time-out or when the device is less busy"
             ) from error
+
+    def _wanted_s(self, timeout_s: float | None, deadline_s: float | None) -> float | None:
+        """By when the answer is wanted, in seconds after arrival; None: the request does not say."""
+        if deadline_s is not None:
+            return deadline_s
+        return self.settings.timeout_s if timeout_s is None else timeout_s
 
     async def _take_turns(
         self,
