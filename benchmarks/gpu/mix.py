@@ -24,7 +24,8 @@ from benchmarks.lease import serve_allocator
 from benchmarks.load.report import violation_share
 from deployments.runtime.backends.table import backend_of
 from deployments.runtime.block_times import BlockTimes
-from deployments.runtime.device_thread import DeviceThread, Result
+from deployments.runtime.device_thread import DeviceThread
+from deployments.runtime.jobs import Result
 from deployments.runtime.messages import Slice
 from deployments.runtime.settings import SWITCH_INTERVAL_S, DeviceSettings
 from deployments.scheduling.request import Request, RequestId

@@ -6,6 +6,8 @@ comes, then in a *turn*; after the turn it is waiting again (yielded at a bounda
 allocator, from the replica whose turn has just ended, or from this replica itself where the device was free; the last
 two lie in the mailbox. If the allocator dies, a turn goes on to its end; then the thread connects to the restarted one
 and announces what waits.
+
+One lock guards all of it, which is why it is one file of over 400 lines; what needs no lock is in ``jobs.py``.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import uuid4
 
 import numpy as np
@@ -28,16 +30,11 @@ from deployments.runtime.block_times import BlockTimes
 from deployments.runtime.device_page import DevicePage
 from deployments.runtime.errors import (
     AllocatorUnreachableError,
-    BlockFailedError,
-    DataRefusedError,
     LeaseOverdueError,
-    MemoryBudgetError,
     ProtocolMismatchError,
     ReplicaClosedError,
-    RuntimeServingError,
-    SettingsConflictError,
 )
-from deployments.runtime.lease_page import LeasePage
+from deployments.runtime.jobs import BlockRunner, Job, Result, TurnEnd
 from deployments.runtime.messages import (
     PROTOCOL_VERSION,
     Announce,
@@ -47,84 +44,28 @@ from deployments.runtime.messages import (
     Grant,
     Hello,
     InForce,
-    Outcome,
     Refused,
     Rejected,
-    Slice,
     Submit,
     ToAllocator,
     ToReplica,
     Undelivered,
     Welcome,
-    Yield,
     decode_to_replica,
     encode,
     next_lease,
 )
+from deployments.runtime.refusals import error_of_replica, error_of_request
+from deployments.runtime.replica_files import ReplicaFiles
 from deployments.runtime.settings import DeviceSettings
-from deployments.runtime.transport import Mailbox, PacketSocket, connect
+from deployments.runtime.transport import PacketSocket, connect
 from deployments.runtime.turn_ends import TurnEnds
-from deployments.scheduling.errors import (
-    DuplicateRequestError,
-    InvalidRequestError,
-    ModelQueueFullError,
-    QueueFullError,
-    RefusedError,
-    SchedulingError,
-)
 from deployments.scheduling.request import Request, RequestId
 
 logger = logging.getLogger(__name__)
 
-Result = dict[str, np.ndarray] | Exception
-
-_REJECTIONS: dict[str, type[SchedulingError]] = {
-    kind.__name__: kind
-    for kind in (QueueFullError, ModelQueueFullError, RefusedError, InvalidRequestError, DuplicateRequestError)
-}
-_REFUSALS: dict[str, type[RuntimeServingError]] = {
-    "version": ProtocolMismatchError,
-    "settings": SettingsConflictError,
-    "memory": MemoryBudgetError,
-}
 _RECONNECT_S = 0.05
 _CONNECT_LIMIT_S = 30.0
-
-
-class _Job:
-    """A request of this replica that is not answered yet."""
-
-    __slots__ = ("blocks_done", "inputs", "is_cancelled", "is_in_turn", "on_block", "on_result", "request", "values")
-
-    def __init__(
-        self,
-        request: Request,
-        inputs: Mapping[str, np.ndarray],
-        on_result: Callable[[Result], None],
-        on_block: Callable[[float], None] | None,
-    ) -> None:
-        self.request = request
-        self.inputs: Mapping[str, np.ndarray] | None = inputs
-        self.values: Any = None  # the backend's
-        self.on_result = on_result
-        self.on_block = on_block
-        self.blocks_done = request.first_block
-        self.is_in_turn = False
-        self.is_cancelled = False
-
-
-class _TurnEnd(NamedTuple):
-    """A turn that is over, with what is still to be told of it."""
-
-    job: _Job
-    lease: int
-    first_block: int
-    start_ns: int
-    block_ends_s: list[float]
-    end_s: float
-    outcome: Outcome
-    result: Result | None
-    passed_lease: int | None
 
 
 class DeviceThread:
@@ -165,27 +106,24 @@ class DeviceThread:
         self.owner = f"{model}/{uuid4().hex[:12]}"
         self._model = model
         self._memory_bytes = memory_bytes
-        self._block_times = block_times
         self._settings = settings
         self._find_socket = find_socket
         self._claim = claim
         self._on_settings = on_settings
         self._lock = threading.Lock()  # guards _jobs, _connection and the order of sends
-        self._jobs: dict[RequestId, _Job] = {}
+        self._jobs: dict[RequestId, Job] = {}
         self._connection: PacketSocket | None = None
-        self._page: LeasePage | None = None
-        self._device_page: DevicePage | None = None
-        self._mailbox: Mailbox | None = None
+        self._files: ReplicaFiles | None = None
         self._num_open_turns = 0  # begun, or taken by ``submit``, and not told to be over
         self._last_lease = 0
         self._is_closing = False
         self._failure: Exception | None = None
         try:
             self._connect(time.monotonic() + _CONNECT_LIMIT_S)
-            self._chain = load()
+            self._blocks = BlockRunner(model, load(), block_times)
         except Exception:
             self._close_connection()
-            self._close_pages()
+            self._close_files()
             raise
         self._turn_ends = TurnEnds(self._tell_of_turn, name=f"turn-ends-{settings.device}")
         self._thread = threading.Thread(target=self._serve, name=f"device-{settings.device}", daemon=True)
@@ -215,15 +153,15 @@ class DeviceThread:
         with self._lock:
             if self._is_closing:
                 raise ReplicaClosedError(f"the replica of {self._model!r} is shutting down: send the request again")
-            self._jobs[request.request_id] = job = _Job(request, inputs, on_result, on_block)
+            self._jobs[request.request_id] = job = Job(request, inputs, on_result, on_block)
             job.is_in_turn = self._try_take_free_device(request.request_id)
             self._try_send(Submit(request=request, taken_lease=self._last_lease if job.is_in_turn else None))
 
     def _try_take_free_device(self, request_id: RequestId) -> bool:
         """Take a turn without asking; under the lock, after which the turn begins on the thread."""
-        device, mailbox = self._device_page, self._mailbox
-        if self._connection is None or device is None or mailbox is None:
+        if self._connection is None or self._files is None:
             return False
+        _, mailbox, device = self._files
         if self._num_open_turns or not device.is_free or not device.try_take_turn():
             return False
         lease = next_lease(self._last_lease)
@@ -263,7 +201,7 @@ class DeviceThread:
             LeaseOverdueError: If the current turn lasts longer than a lease may.
             AllocatorUnreachableError: If the thread has given up.
         """
-        page = self._page
+        page = None if self._files is None else self._files.page
         if page is not None and (overdue := page.overdue_lease) is not None:
             progress = page.progress
             if progress is not None and progress.lease == overdue:
@@ -277,21 +215,17 @@ class DeviceThread:
     def close(self) -> None:
         """Answer all requests with ``ReplicaClosedError`` and end the thread, at the latest at the next boundary."""
         with self._lock:
-            self._is_closing = True
+            self._is_closing = self._blocks.is_closing = True
             if self._connection is not None:
                 self._connection.shut_down()
         self._thread.join()
-        self._close_pages()
-        self._chain.close()
+        self._close_files()
+        self._blocks.close()
 
-    def _close_pages(self) -> None:
-        if self._mailbox is not None:
-            self._mailbox.close()
-        if self._page is not None:
-            self._page.close(unlink=True)
-        if self._device_page is not None:
-            self._device_page.close()
-        self._mailbox = self._page = self._device_page = None
+    def _close_files(self) -> None:
+        if self._files is not None:
+            self._files.close()
+            self._files = None
 
     # --- the connection
 
@@ -321,14 +255,12 @@ class DeviceThread:
             self._close_connection()
 
     def _say_hello(self, folder: Path) -> None:
-        if self._page is None or not self._page.path.exists():
-            self._close_pages()
+        if self._files is None or not self._files.page.path.exists():
+            self._close_files()
             self._num_open_turns = 0
             for job in self._jobs.values():
                 job.is_in_turn = False  # its grant lay in the mailbox
-            self._page = LeasePage(folder / f"{uuid4().hex[:12]}.page", create=True)
-            self._mailbox = Mailbox(self._page.mailbox_path)
-            self._device_page = DevicePage(folder)
+            self._files = ReplicaFiles.create(folder)
         waiting = [job for job in self._jobs.values() if not job.is_in_turn]
         self._try_send(
             Hello(
@@ -336,7 +268,7 @@ class DeviceThread:
                 owner=self.owner,
                 model=self._model,
                 pid=os.getpid(),
-                page=self._page.path.name,
+                page=self._files.page.path.name,
                 settings=self._settings,
                 claim=self._claim,
                 memory_bytes=self._memory_bytes,
@@ -353,7 +285,7 @@ class DeviceThread:
         answer = decode_to_replica(packet)
         if isinstance(answer, Refused):
             self._close_connection()
-            raise _REFUSALS[answer.reason](answer.message)
+            raise error_of_replica(answer)
         assert isinstance(answer, Welcome)
         self._on_settings(answer.settings)
         return True
@@ -400,9 +332,10 @@ class DeviceThread:
 
     def _serve_connection(self) -> None:
         """Carry out grants until the allocator is gone."""
-        connection, mailbox = self._connection, self._mailbox
-        if connection is None or mailbox is None:
+        connection, files = self._connection, self._files
+        if connection is None or files is None:
             return
+        mailbox = files.mailbox
         poll = select.poll()
         poll.register(mailbox, select.POLLIN)  # first: a grant is to be seen before the end of the connection
         poll.register(connection, select.POLLIN)
@@ -433,9 +366,9 @@ class DeviceThread:
             if job is None or job.is_in_turn:  # it took the device itself, and runs
                 return
             del self._jobs[rejected.request_id]
-        job.on_result(_REJECTIONS[rejected.error](*rejected.error_args))
+        job.on_result(error_of_request(rejected))
 
-    def _take_turn(self, grant: Grant, device: DevicePage) -> _Job | None:
+    def _take_turn(self, grant: Grant, device: DevicePage) -> Job | None:
         """Enter the turn, with the turn lock if it is an exclusive one; None if the request has ended."""
         with self._lock:
             job = self._jobs.get(grant.request_id)
@@ -450,22 +383,20 @@ class DeviceThread:
         return job
 
     def _run_turn(self, grant: Grant) -> None:
-        page, device, mailbox = self._page, self._device_page, self._mailbox
-        assert page is not None
-        assert device is not None
-        assert mailbox is not None
+        assert self._files is not None
+        page, mailbox, device = self._files
         if (job := self._take_turn(grant, device)) is None:
             return
         first_block, block_ends_s = job.blocks_done, list[float]()
         start_ns = time.monotonic_ns()
         page.begin(grant.lease, first_block, start_ns)
-        outcome, result = self._run_blocks(job, page, grant.lease, start_ns, block_ends_s)
+        outcome, result = self._blocks.run(job, page, grant.lease, start_ns, block_ends_s)
         page.end()
         end_s = time.monotonic()  # from here to the next one's start the device idles
         device.end_turn()
         offer = page.read_offer(grant.lease)
         passed_lease = None if offer is None else offer.lease
-        end = _TurnEnd(job, grant.lease, first_block, start_ns, block_ends_s, end_s, outcome, result, passed_lease)
+        end = TurnEnd(job, grant.lease, first_block, start_ns, block_ends_s, end_s, outcome, result, passed_lease)
         if offer is None:
             self._tell_of_turn(end)
             return
@@ -475,71 +406,19 @@ class DeviceThread:
             with self._lock:
                 self._try_send(Undelivered(lease=offer.lease))
 
-    def _tell_of_turn(self, end: _TurnEnd) -> None:
-        """The job waits again or is answered; tell the allocator first, then the client."""
-        job, request_id, passed_lease = end.job, end.job.request.request_id, end.passed_lease
-        turn = Slice(
-            request_id=request_id,
-            model=self._model,
-            lease=end.lease,
-            first_block=end.first_block,
-            start_s=end.start_ns / 1e9,
-            block_ends_s=tuple(end.block_ends_s),
-            end_s=end.end_s,
-            outcome=end.outcome,
-        )
+    def _tell_of_turn(self, end: TurnEnd) -> None:
+        """The job waits again or is answered.
+
+        The client hears of it first: where it and the allocator share a core, the allocator's part would delay the
+        answer, while the device is passed on already or nobody waits for it.
+        """
+        job = end.job
+        if end.result is not None:
+            job.on_result(end.result)
         with self._lock:
             job.is_in_turn = False
             self._num_open_turns -= 1
-            if end.outcome == "yielded" and not job.is_cancelled:
-                self._try_send(
-                    Yield(
-                        request_id=request_id,
-                        lease=end.lease,
-                        blocks_done=job.blocks_done,
-                        passed_lease=passed_lease,
-                        turn=turn,
-                    )
-                )
-            else:
-                del self._jobs[request_id]
-                self._try_send(Finish(request_id=request_id, lease=end.lease, passed_lease=passed_lease, turn=turn))
-        if end.result is not None:
-            job.on_result(end.result)
-
-    def _run_blocks(
-        self, job: _Job, page: LeasePage, lease: int, start_ns: int, block_ends_s: list[float]
-    ) -> tuple[Outcome, Result | None]:
-        """Run block after block until the last, or until the device is wanted back."""
-        chain, began_ns = self._chain, start_ns
-        request = job.request
-        try:
-            if job.values is None:
-                assert job.inputs is not None
-                job.values, job.inputs = chain.start(job.inputs), None
-            while True:
-                chain.run_block(job.blocks_done - request.first_block, job.values)
-                now_ns = time.monotonic_ns()
-                block_ends_s.append(now_ns / 1e9)
-                block_s = (now_ns - began_ns) / 1e9
-                self._block_times.observe(job.blocks_done, block_s)
-                if job.on_block is not None:
-                    job.on_block(block_s)
-                job.blocks_done += 1
-                began_ns = now_ns
-                if job.is_cancelled:
-                    return "cancelled", None
-                if job.blocks_done == request.stops_at:
-                    return "finished", chain.finish(job.values)
-                if self._is_closing:
-                    return "cancelled", ReplicaClosedError(
-                        f"the replica of {self._model!r} shut down while the request ran: send it again"
-                    )
-                if page.is_revoked(lease):
-                    return "yielded", None
-                page.begin(lease, job.blocks_done, now_ns)
-        except Exception as error:
-            kind = DataRefusedError if isinstance(error, DataRefusedError) else BlockFailedError
-            failure = kind(f"block {job.blocks_done} of {self._model!r} failed: {error}")
-            failure.__cause__ = error
-            return "failed", failure
+            news = end.news()
+            if isinstance(news, Finish):
+                del self._jobs[news.request_id]
+            self._try_send(news)

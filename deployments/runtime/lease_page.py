@@ -72,7 +72,13 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeasePage:
-    """The shared page of one replica; the replica creates it, the allocator opens it."""
+    """The shared page of one replica; the replica creates it, the allocator opens it.
+
+    Attributes:
+        path: Its file.
+        mailbox_path: Where the replica takes grants from others of the device.
+        mailbox: The same as the system takes it.
+    """
 
     def __init__(self, path: Path, *, create: bool) -> None:
         """Map the page at ``path``.
@@ -81,6 +87,8 @@ class LeasePage:
             OSError: If the file cannot be created or opened.
         """
         self.path = path
+        self.mailbox_path = path.with_suffix(".mail")
+        self.mailbox = os.fsencode(self.mailbox_path)
         unready = path.with_suffix(".new")  # nobody may see the file before it is locked
         flags = os.O_RDWR | (os.O_CREAT | os.O_EXCL if create else 0)
         self._descriptor = os.open(unready if create else path, flags, 0o600)
@@ -92,11 +100,6 @@ class LeasePage:
         if create:
             self._words[_PID] = os.getpid()
             unready.rename(path)
-
-    @property
-    def mailbox_path(self) -> Path:
-        """Where the replica takes grants from others of the device."""
-        return self.path.with_suffix(".mail")
 
     def is_replica_alive(self) -> bool:
         """Whether the process that created the page lives; asked by others."""

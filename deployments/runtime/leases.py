@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 from deployments.runtime.lease_page import LeasePage, Offer, Progress
@@ -115,10 +114,9 @@ class Leases:
             return
         self._last_number = number = next_lease(self._last_number)
         packet = encode(Grant(request_id=successor.request_id, lease=number))
-        mailbox = os.fsencode(replica.page.mailbox_path)
         self._offered[number] = successor
         self._offered_last = successor.request_id
-        lease.replica.page.offer(lease.number, Offer(lease=number, mailbox=mailbox, packet=packet))
+        lease.replica.page.offer(lease.number, Offer(lease=number, mailbox=replica.page.mailbox, packet=packet))
 
     def take_offer(self, number: int | None) -> Request | None:
         """Whom the holder has passed the device on to, now that its turn is over."""

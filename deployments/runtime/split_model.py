@@ -21,10 +21,11 @@ from deployments.runtime.allocator_actor import explanation, find_socket
 from deployments.runtime.backends.table import backend_of
 from deployments.runtime.block_groups import check_groups, group_plan, stay
 from deployments.runtime.block_times import BlockTimes
-from deployments.runtime.device_thread import DeviceThread, Result
+from deployments.runtime.device_thread import DeviceThread
 from deployments.runtime.errors import BlockFailedError, DeadlineExceededError
 from deployments.runtime.group_calls import LaterGroups, explanation_of_stays
 from deployments.runtime.inputs import check_inputs, sample_inputs
+from deployments.runtime.jobs import Result
 from deployments.runtime.model_settings import ModelSettings
 from deployments.runtime.neighbour_link import Methods
 from deployments.runtime.neighbours import Neighbours

@@ -14,7 +14,8 @@ from uuid import uuid4
 import numpy as np
 
 from deployments.runtime.block_times import BlockTimes
-from deployments.runtime.device_thread import DeviceThread, Result
+from deployments.runtime.device_thread import DeviceThread
+from deployments.runtime.jobs import Result
 from deployments.runtime.settings import DeviceSettings
 from deployments.scheduling.errors import SchedulingError
 from deployments.scheduling.request import Request, RequestId
