@@ -11,19 +11,16 @@ from __future__ import annotations
 
 import logging
 import os
-import select
-import socket
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypedDict
 
 import msgspec
 
 from deployments.runtime import memory_budget
 from deployments.runtime.claims import Claims
+from deployments.runtime.connections import Connections
 from deployments.runtime.device_page import DevicePage
 from deployments.runtime.lease_page import LeasePage
 from deployments.runtime.leases import Leases
@@ -39,7 +36,6 @@ from deployments.runtime.messages import (
     Slice,
     Submit,
     ToAllocator,
-    ToReplica,
     Undelivered,
     Welcome,
     Yield,
@@ -48,48 +44,21 @@ from deployments.runtime.messages import (
 from deployments.runtime.queue_page import QueuePage
 from deployments.runtime.recovery import Recovery
 from deployments.runtime.replica_connection import ReplicaConnection
+from deployments.runtime.rules import rules_of
 from deployments.runtime.settings import DeviceSettings
-from deployments.runtime.slice_log import SliceLog
-from deployments.runtime.transport import PacketListener
+from deployments.runtime.turn_records import TurnRecords
 from deployments.scheduling.decision import Decision
 from deployments.scheduling.device_allocator import DeviceAllocator
 from deployments.scheduling.errors import NotHolderError, SchedulingError, UnknownRequestError
-from deployments.scheduling.explanation import Explanation, explain, is_of_stay
-from deployments.scheduling.modes import Preemption
-from deployments.scheduling.notes import Notes
-from deployments.scheduling.policies.policy import Policy
-from deployments.scheduling.policies.table import make_policy
+from deployments.scheduling.explanation import Explanation
 from deployments.scheduling.request import Request, RequestId
 
 logger = logging.getLogger(__name__)
 
-RECORD_LIMIT_S = 1.0
-MAX_NOTES = 1000
 HANDOVER_S = 0.0003
 """What a hand-over costs (``benchmarks.lease``); decides where a preemption pays in mode dlir."""
 
 SOCKET_FILE = "allocator.sock"
-
-
-class _Rules(TypedDict):
-    """What the core takes from the device's settings, when it is made and when they change."""
-
-    policy: Policy
-    exclusive: bool
-    preemption: Preemption
-    max_waiting: int | None
-    max_waiting_per_model: int | None
-
-
-def _rules(settings: DeviceSettings) -> _Rules:
-    sharing = settings.sharing
-    return {
-        "policy": make_policy(sharing.policy, settings.policy_options),
-        "exclusive": sharing.exclusive,
-        "preemption": sharing.preemption,
-        "max_waiting": settings.max_waiting,
-        "max_waiting_per_model": settings.max_waiting_per_model,
-    }
 
 
 class AllocatorServer:
@@ -114,7 +83,6 @@ class AllocatorServer:
         self.settings = settings
         self._claims = Claims(settings)
         self._budget_bytes = memory_budget.budget_bytes(settings)
-        self.slices = SliceLog()
         self.socket_path = folder / SOCKET_FILE
         self._folder = folder
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -127,23 +95,16 @@ class AllocatorServer:
             handover_s=HANDOVER_S,
             recovering=self._recovery.ends_s is not None,
             watcher=self._queue_page,
-            **_rules(settings),
+            **rules_of(settings),
         )
-        self._connections: set[ReplicaConnection] = set()  # all, also those that have not said Hello
         self._replicas: dict[str, ReplicaConnection] = {}
         self._leases = Leases()
         self._look_again_s: float | None = None
         self._on_idle, self._idle_s, self._idle_since_s = on_idle, idle_s, now_s
         self._lock = threading.Lock()  # held while an event is handled, so that snapshots see whole states
-        self._has_recorded = threading.Condition(self._lock)
-        self._notes: OrderedDict[tuple[RequestId, int], Notes] = OrderedDict()  # of traced stays that have ended
+        self._records = TurnRecords(self._lock)
         self._is_closing = False
-        self._listener = PacketListener(self.socket_path)
-        self._wake_reader, self._wake_writer = socket.socketpair()
-        self._poll = select.poll()
-        self._handlers: dict[int, Callable[[int], None]] = {}
-        self._watch(self._listener.fileno(), lambda _mask: self._accept())
-        self._watch(self._wake_reader.fileno(), lambda _mask: None)
+        self._connections = Connections(self.socket_path, on_packet=self._on_packet, on_lost=self._on_lost)
         self._note_state(now_s)
         self._thread = threading.Thread(target=self._serve, name=f"allocator-{settings.device}", daemon=True)
         self._thread.start()
@@ -151,35 +112,20 @@ class AllocatorServer:
     def close(self) -> None:
         """Stop serving and remove the socket; replicas notice at once."""
         self._is_closing = True
-        self._wake_writer.send(b"x")
+        self._connections.wake()
         self._thread.join()
-        self._wake_reader.close()
-        self._wake_writer.close()
+        self._connections.close()
 
     # --- read by other threads
 
     def slices_since(self, num_seen: int) -> list[Slice]:
         """Recorded turns after the first ``num_seen``."""
         with self._lock:
-            return self.slices.since(num_seen)
+            return self._records.slices.since(num_seen)
 
     def explain(self, request: Request) -> Explanation:
-        """Where the time of a request went that has just been answered; waits for the news of its last turn.
-
-        Raises:
-            UnknownRequestError: If no turn of it is in the log, or its last one does not come within a second.
-        """
-
-        def turns() -> list[Slice]:
-            return self.slices.after(request.arrival_s)
-
-        def is_over() -> bool:
-            return any(is_of_stay(turn, request) and turn.outcome != "yielded" for turn in turns())
-
-        with self._has_recorded:
-            if not self._has_recorded.wait_for(is_over, timeout=RECORD_LIMIT_S):
-                raise UnknownRequestError(request.request_id)
-            return explain(turns(), request, notes=self._notes.get((request.request_id, request.first_block)))
+        """See ``TurnRecords.explain``."""
+        return self._records.explain(request)
 
     def status(self) -> dict[str, object]:
         """What the device does right now, as plain values for a page or a test."""
@@ -201,23 +147,19 @@ class AllocatorServer:
                     if r.hello
                 ],
                 "snapshot": msgspec.to_builtins(snapshot),
-                "num_slices": self.slices.num_recorded,
-                "busy_s": self.slices.busy_s,
+                "num_slices": self._records.slices.num_recorded,
+                "busy_s": self._records.slices.busy_s,
             }
 
     # --- the thread
 
     def _serve(self) -> None:
         while not self._is_closing:
-            events = self._poll.poll(self._timeout_ms(time.monotonic()))
+            events = self._connections.wait(self._timeout_ms(time.monotonic()))
             with self._lock:
-                for descriptor, mask in events:
-                    if (handler := self._handlers.get(descriptor)) is not None:
-                        handler(mask)
+                self._connections.handle(events)
                 self._handle_time(time.monotonic())
-        for connection in self._connections:
-            connection.close()
-        self._listener.close()
+        self._connections.hang_up()
         self._device_page.close()
         self._queue_page.close()
 
@@ -247,50 +189,21 @@ class AllocatorServer:
             on_idle, self._on_idle = self._on_idle, None
             on_idle()
 
-    # --- connections
+    # --- messages
 
-    def _watch(self, descriptor: int, handler: Callable[[int], None]) -> None:
-        self._handlers[descriptor] = handler
-        self._poll.register(descriptor, select.POLLIN)
+    def _on_packet(self, replica: ReplicaConnection, packet: bytes) -> None:
+        try:
+            message = decode_to_allocator(packet)
+        except msgspec.DecodeError as error:
+            logger.error("a replica sent a broken packet (%s): its connection is closed", error)
+            self._connections.drop(replica)
+            return
+        now_s = time.monotonic()
+        if isinstance(message, Submit | Cancel):  # the others say themselves where the holder stands
+            self._read_pages(now_s)
+        self._handle(replica, message, now_s)
 
-    def _accept(self) -> None:
-        replica = ReplicaConnection(self._listener.accept())
-        self._connections.add(replica)
-        self._watch(replica.fileno(), lambda mask: self._on_ready(replica, mask))
-
-    def _on_ready(self, replica: ReplicaConnection, mask: int) -> None:
-        if mask & select.POLLOUT:
-            self._watch_for_room(replica, not replica.flush())
-        if mask & ~select.POLLOUT:
-            self._receive_all(replica)
-
-    def _receive_all(self, replica: ReplicaConnection) -> None:
-        while True:
-            try:
-                packet = replica.receive()
-            except BlockingIOError:
-                return
-            if packet is None:
-                self._drop(replica)
-                return
-            now_s = time.monotonic()
-            try:
-                message = decode_to_allocator(packet)
-            except msgspec.DecodeError as error:
-                logger.error("a replica sent a broken packet (%s): its connection is closed", error)
-                self._drop(replica)
-                return
-            if isinstance(message, Submit | Cancel):  # the others say themselves where the holder stands
-                self._read_pages(now_s)
-            self._handle(replica, message, now_s)
-            if replica.fileno() < 0:
-                return
-
-    def _drop(self, replica: ReplicaConnection) -> None:
-        self._poll.unregister(replica.fileno())
-        del self._handlers[replica.fileno()]
-        self._connections.discard(replica)
-        replica.close()
+    def _on_lost(self, replica: ReplicaConnection) -> None:
         hello = replica.hello
         if hello is None or self._replicas.get(hello.owner) is not replica:
             return
@@ -304,15 +217,13 @@ class AllocatorServer:
         self._claims.forget(hello.owner)
         self._adopt_claims(now_s)
 
-    # --- messages
-
     def _handle(self, replica: ReplicaConnection, message: ToAllocator, now_s: float) -> None:
         if isinstance(message, Hello):
             self._on_hello(replica, message, now_s)
             return
         if replica.hello is None:
             logger.error("a connection sent %s before Hello and is closed", type(message).__name__)
-            self._drop(replica)
+            self._connections.drop(replica)
             return
         try:
             match message:
@@ -329,8 +240,7 @@ class AllocatorServer:
                     replica.num_to_announce -= 1
                 case Yield() | Finish():
                     if message.turn is not None:
-                        self.slices.record(message.turn)
-                        self._has_recorded.notify_all()
+                        self._records.record(message.turn)
                     decision = self._end_turn(message, now_s)
                 case Undelivered(lease=lease):
                     self._tell_of_lease(lease)
@@ -358,19 +268,19 @@ class AllocatorServer:
         earlier = self._core.request(request.request_id)
         replica = None if earlier is None else self._replicas.get(earlier.owner)
         if replica is not None and earlier is not None and earlier.owner != request.owner:
-            self._receive_all(replica)
+            self._connections.receive_all(replica)
 
     def _on_hello(self, replica: ReplicaConnection, hello: Hello, now_s: float) -> None:
         present = [each.hello for each in self._replicas.values() if each.hello]
         refusal = self._claims.refusal(hello) or memory_budget.refusal(hello, present, self._budget_bytes)
         if refusal is not None:
-            self._send(replica, refusal)
-            self._drop(replica)
+            self._connections.send(replica, refusal)
+            self._connections.drop(replica)
             return
         replica.hello = hello
         replica.page = LeasePage(self._folder / hello.page, create=False)
         self._replicas[hello.owner] = replica
-        self._send(replica, Welcome(owner=hello.owner, settings=self.settings))
+        self._connections.send(replica, Welcome(owner=hello.owner, settings=self.settings))
         self._claims.claim(hello.owner, hello.claim)
         self._adopt_claims(now_s)
         replica.num_to_announce = hello.num_announced
@@ -408,15 +318,13 @@ class AllocatorServer:
     def _keep_notes(self, request_id: RequestId) -> None:
         request, notes = self._core.request(request_id), self._core.notes(request_id)
         if request is not None and notes is not None:
-            self._notes[request_id, request.first_block] = notes
-            if len(self._notes) > MAX_NOTES:
-                self._notes.popitem(last=False)
+            self._records.keep_notes(request, notes)
 
     def _tell_of_lease(self, number: int) -> None:
         """Tell the one to whom the last holder could not pass the device on."""
         for request_id, lease in self._leases:
             if lease.number == number:
-                self._send(lease.replica, Grant(request_id=request_id, lease=number))
+                self._connections.send(lease.replica, Grant(request_id=request_id, lease=number))
 
     def _end_unknown_turn(self, message: Yield | Finish, now_s: float) -> Decision:
         """A turn has ended whose beginning is not known: its request waits, or has got another lease meanwhile.
@@ -443,8 +351,10 @@ class AllocatorServer:
                 continue
             replica = self._replicas[request.owner]
             lease = self._leases.open(request.request_id, replica, now_s)
-            is_exclusive = self.settings.sharing.exclusive
-            self._send(replica, Grant(request_id=request.request_id, lease=lease.number, is_exclusive=is_exclusive))
+            grant = Grant(
+                request_id=request.request_id, lease=lease.number, is_exclusive=self.settings.sharing.exclusive
+            )
+            self._connections.send(replica, grant)
         if (revoked := self._leases.get(decision.revoke)) is not None and revoked.replica.page:
             revoked.replica.page.revoke(revoked.number)
         if (kept := self._leases.get(decision.keep)) is not None and kept.replica.page:
@@ -471,16 +381,10 @@ class AllocatorServer:
         self.settings = settings = self._claims.in_force
         self._queue_page.tell_settings(settings)
         for replica in self._replicas.values():
-            self._send(replica, InForce(settings=settings))
-        self._carry_out(self._core.reconfigure(now_s=now_s, **_rules(settings)), now_s)
+            self._connections.send(replica, InForce(settings=settings))
+        self._carry_out(self._core.reconfigure(now_s=now_s, **rules_of(settings)), now_s)
 
     def _reject(self, replica: ReplicaConnection, request_id: RequestId, error: SchedulingError) -> None:
-        self._send(replica, Rejected(request_id=request_id, error=type(error).__name__, error_args=error.args))
-
-    def _send(self, replica: ReplicaConnection, message: ToReplica) -> None:
-        self._watch_for_room(replica, not replica.send(message))
-
-    def _watch_for_room(self, replica: ReplicaConnection, is_needed: bool) -> None:
-        if is_needed != replica.is_watched_for_room:
-            replica.is_watched_for_room = is_needed
-            self._poll.modify(replica.fileno(), select.POLLIN | select.POLLOUT if is_needed else select.POLLIN)
+        self._connections.send(
+            replica, Rejected(request_id=request_id, error=type(error).__name__, error_args=error.args)
+        )
