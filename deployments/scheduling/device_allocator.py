@@ -25,7 +25,7 @@ A request is *waiting*, *holder*, or gone. Rules, in exclusive mode:
 
 While recovering nothing is granted and nobody is revoked. With ``exclusive=False`` every request is granted at once.
 A method costs what the policy costs (see there) plus O(1); ``forget_owner``, ``waiting`` and ``snapshot`` are O(n).
-Here are the events, checked and brought into the state; what follows from them decides ``device_state.py``.
+Here are the events, checked and carried into the state; ``device_state.py`` decides what follows from them.
 An illegal call raises and changes nothing. Times are monotonic seconds; a ``now_s`` before an earlier one is accepted
 and nothing goes backwards because of it.
 """
