@@ -1,8 +1,9 @@
 """What the simulator says about the same arrivals, fed with the costs that the rounds have measured.
 
-Fed in: the median time of every block and the median hand-over from the slice log, and for each model what a request
-alone takes on top of its blocks (network, proxy, decoding), which is added to its response. Not fed in: that the path
-around the device gets slower when it is busy, and that block times vary.
+Fed in: the mean time of every block in each round, the median hand-over, and what requests that met no other took on
+top of their turns (network, proxy, decoding): each request counts once with every one of these. Deadlines are those of
+the server, which takes a model's isolated time from its split plan and corrects it by what the blocks take. Not fed in:
+that the path around the device gets slower when much is going on, and that the device is slower at times.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from benchmarks.load.report import violation_share
 from benchmarks.serve.competitors import COMPETITORS
 from benchmarks.serve.figures import MAIN_ALPHA, by_competitor_and_load, ratios_of
 from benchmarks.serve.records import Round, Setting
-from benchmarks.serve.turns import block_times_s, handover_s
+from benchmarks.serve.turns import block_times_s, handover_s, lone_path_s
 from deployments.scheduling.modes import Mode
 from deployments.scheduling.request import Request, RequestId
 from deployments.simulation import experiment
@@ -48,7 +49,7 @@ class Prediction:
 
 
 def predict(rounds: Sequence[Round], setting: Setting, options: Mapping[str, object]) -> list[Prediction]:
-    """One prediction for each mode of ours and load; ``parallel`` as ideal sharing of one core.
+    """One prediction for each mode of ours and load; ``parallel`` as even sharing of one core by the models.
 
     Args:
         rounds: Any.
@@ -71,19 +72,9 @@ def _predict(
     setting: Setting,
     options: Mapping[str, object],
 ) -> Prediction:
-    slices = [turn for each in rounds for turn in each.slices]
     idle_s = [gap for each in rounds for gap in handover_s(each.slices)] if mode.exclusive else []
     cost_s = median(idle_s) if idle_s else 0.0
-    models = {
-        model: SimulatedModel(
-            name=model,
-            isolated_s=isolated_s,
-            # turns that were shared are longer than the model's own time
-            block_times_s=(block_times_s(slices, model) if mode.exclusive else None)
-            or ((isolated_s,) if mode.preemption == "never" else setting.blocks_s[model]),
-        )
-        for model, isolated_s in setting.isolated_s.items()
-    }
+    lone_s = [path for each in rounds for path in lone_path_s(each.outcomes, each.slices, each.began_s)]
     contender = Contender(
         label=name,
         policy=mode.policy,
@@ -94,16 +85,19 @@ def _predict(
     with_path: list[float] = []
     device_only: list[float] = []
     for each in rounds:
-        path_s = {model: max(0.0, each.alone_s[model] - sum(known.block_times_s)) for model, known in models.items()}
+        models = _models(each, mode, setting)
         requests = [
             _request(number, outcome.scheduled_s, models[outcome.model], setting)
             for number, outcome in enumerate(each.outcomes)
         ]
         run = run_requests(contender, requests, experiment.Setting(costs=Costs(handover_s=cost_s)))
         for request in run.requests:
+            isolated_s = setting.isolated_s[request.model]
             took_s = run.finish_s.get(request.request_id, math.inf) - request.arrival_s
-            device_only.append(took_s / request.isolated_s)
-            with_path.append((took_s + path_s[request.model]) / request.isolated_s)
+            # with no lone request: what is left of the one before the round
+            paths_s = lone_s or [max(0.0, each.alone_s[request.model] - sum(request.block_times_s))]
+            device_only.append(took_s / isolated_s)
+            with_path += [(took_s + path_s) / isolated_s for path_s in paths_s]
     live = [ratio for each in rounds for ratio in ratios_of(each.outcomes, setting)]
     return Prediction(
         competitor=name,
@@ -113,6 +107,21 @@ def _predict(
         live=violation_share(live, MAIN_ALPHA),
         handover_us=cost_s * 1e6,
     )
+
+
+def _models(each: Round, mode: Mode, setting: Setting) -> dict[str, SimulatedModel]:
+    """The models as the server knew them in this round; those that share the device with their times alone."""
+    models = {}
+    for model, isolated_s in setting.isolated_s.items():
+        if not mode.exclusive:
+            models[model] = SimulatedModel(name=model, isolated_s=isolated_s, block_times_s=(isolated_s,))
+            continue
+        planned_s = setting.planned_s.get(model, sum(setting.blocks_s[model]))
+        planned_blocks_s = (planned_s,) if mode.preemption == "never" else setting.blocks_s[model]
+        times_s = block_times_s(each.slices, model) or planned_blocks_s
+        known_s = planned_s * sum(times_s) / sum(planned_blocks_s)
+        models[model] = SimulatedModel(name=model, isolated_s=known_s, block_times_s=times_s)
+    return models
 
 
 def _request(number: int, arrival_s: float, model: SimulatedModel, setting: Setting) -> Request:

@@ -25,7 +25,7 @@ A request is *waiting*, *holder*, or gone. Rules, in exclusive mode:
 
 While recovering nothing is granted and nobody is revoked. With ``exclusive=False`` every request is granted at once.
 A method costs what the policy costs (see there) plus O(1); ``forget_owner``, ``waiting`` and ``snapshot`` are O(n).
-This file is longer than others because the state machine is one piece: every event ends in ``_decide``.
+Here are the events, checked and carried into the state; ``device_state.py`` decides what follows from them.
 An illegal call raises and changes nothing. Times are monotonic seconds; a ``now_s`` before an earlier one is accepted
 and nothing goes backwards because of it.
 """
@@ -35,26 +35,22 @@ from __future__ import annotations
 from math import inf
 
 from deployments.scheduling.candidate import Candidate
-from deployments.scheduling.decision import NOTHING_TO_DO, Decision, Refusal
+from deployments.scheduling.decision import NOTHING_TO_DO, Decision
+from deployments.scheduling.device_state import DeviceState
 from deployments.scheduling.errors import (
     DuplicateRequestError,
-    NotHolderError,
     ProgressError,
     TwoHoldersError,
     UnknownRequestError,
 )
 from deployments.scheduling.modes import Preemption
-from deployments.scheduling.next_turn import NextTurn, boundary_s
 from deployments.scheduling.notes import Notes
 from deployments.scheduling.policies.policy import Policy
 from deployments.scheduling.request import Request, RequestId, check_block_times
 from deployments.scheduling.snapshot import Snapshot, view
-from deployments.scheduling.waiting_room import WaitingRoom, Watcher
+from deployments.scheduling.waiting_room import Watcher
 
 __all__ = ["Decision", "DeviceAllocator"]
-
-_MAX_FORESEEN = 20
-"""Each costs some 10 us, and whoever waits behind so many waits for about all of them."""
 
 
 class DeviceAllocator:
@@ -84,57 +80,58 @@ class DeviceAllocator:
         recovering: bool = False,
         watcher: Watcher | None = None,
     ) -> None:
-        self._policy = policy
-        self._exclusive = exclusive
-        self._next_turn = NextTurn(policy, preemption, handover_s)
-        self._watcher = watcher
-        self._waiting = WaitingRoom(policy, max_waiting, max_waiting_per_model, watcher)
-        self._handover_s = handover_s
-        self._recovering = recovering
-        self._candidates: dict[RequestId, Candidate] = {}
-        self._holders: dict[RequestId, Candidate] = {}
-        self._holder: Candidate | None = None
+        self._state = DeviceState(
+            policy=policy,
+            exclusive=exclusive,
+            preemption=preemption,
+            max_waiting=max_waiting,
+            max_waiting_per_model=max_waiting_per_model,
+            handover_s=handover_s,
+            recovering=recovering,
+            watcher=watcher,
+        )
         self._num_submitted = 0
 
     @property
     def holder(self) -> Request | None:
         """Who has the device; None if it is free, or in non-exclusive mode."""
-        return None if self._holder is None else self._holder.request
+        holder = self._state.holder
+        return None if holder is None else holder.request
 
     @property
     def holders(self) -> tuple[Request, ...]:
         """All that run; at most one in exclusive mode."""
-        return tuple(candidate.request for candidate in self._holders.values())
+        return tuple(candidate.request for candidate in self._state.holders.values())
 
     @property
     def waiting(self) -> tuple[Request, ...]:
         """All that wait, in arrival order. O(n log n)."""
-        return tuple(candidate.request for candidate in self._waiting.in_arrival_order())
+        return tuple(candidate.request for candidate in self._state.waiting.in_arrival_order())
 
     @property
     def num_waiting(self) -> int:
         """How many wait."""
-        return len(self._waiting)
+        return len(self._state.waiting)
 
     @property
     def is_free(self) -> bool:
         """Whether anybody may have the device at once, without a decision about it."""
-        return self._exclusive and not self._recovering and not self._candidates and not self._policy.has_admission
+        state = self._state
+        return state.exclusive and not state.recovering and not state.candidates and not state.policy.has_admission
 
     @property
     def is_idle(self) -> bool:
         """Whether nobody holds the device or waits for it."""
-        return not self._candidates
+        return not self._state.candidates
 
     @property
     def running(self) -> tuple[Candidate, ...]:
         """All that run, with their progress; not to be changed."""
-        return tuple(self._holders.values())
+        return tuple(self._state.holders.values())
 
     def work_s(self, now_s: float) -> float:
         """Predicted run time of all that hold the device or wait for it, in seconds. O(number of holders)."""
-        held_s = sum(boundary_s(each, now_s) - now_s + each.remaining_s for each in self._holders.values())
-        return held_s + self._waiting.waiting_s
+        return self._state.work_s(now_s)
 
     def predicted_wait_s(self, request: Request, now_s: float, limit_s: float = inf) -> float:
         """How long a request would wait for its first turn if it came now and nothing else did, in seconds.
@@ -143,15 +140,7 @@ class DeviceAllocator:
         go before, or it waits longer than ``limit_s``, the run time of all that are there is taken for it. Bounds and
         admission are not looked at.
         """
-        if not self._exclusive or not self._candidates:
-            return 0.0
-        newcomer = Candidate(request, self._num_submitted + 1)
-        self._policy.add(newcomer)
-        wait_s = self._next_turn.short_wait_s(
-            newcomer, self._competing_holder(), now_s, limit_s=limit_s, max_before=_MAX_FORESEEN
-        )
-        self._policy.remove(newcomer)
-        return self.work_s(now_s) if wait_s is None else wait_s
+        return self._state.predicted_wait_s(Candidate(request, self._num_submitted + 1), now_s, limit_s)
 
     def blocks_done(self, request_id: RequestId) -> int:
         """Blocks that a request has finished, as far as the allocator knows.
@@ -159,7 +148,7 @@ class DeviceAllocator:
         Raises:
             UnknownRequestError: If it neither waits nor runs.
         """
-        return self._require(request_id).blocks_done
+        return self._state.require(request_id).blocks_done
 
     def notes(self, request_id: RequestId) -> Notes | None:
         """What has been noted down about a request so far; None if it is not traced.
@@ -167,7 +156,7 @@ class DeviceAllocator:
         Raises:
             UnknownRequestError: If it neither waits nor runs.
         """
-        return self._require(request_id).notes
+        return self._state.require(request_id).notes
 
     def submit(self, request: Request, now_s: float) -> Decision:
         """A request wants the device. One that has run some blocks elsewhere is let in like one that yielded.
@@ -178,16 +167,12 @@ class DeviceAllocator:
             ModelQueueFullError: The same for its model.
             RefusedError: If admission control is on and it could not be on time.
         """
-        if request.request_id in self._candidates:
+        if request.request_id in self._state.candidates:
             raise DuplicateRequestError(request.request_id)
         candidate = self._make_candidate(request, request.first_block)
-        if self._exclusive and not request.first_block:
-            if self._holder is not None or self._grants_nobody:
-                self._waiting.check_bounds(request)
-            if self._policy.has_admission:
-                boundary = boundary_s(self._holder, now_s)
-                self._waiting.check_admission(candidate, now_s, boundary, self._competing_holder())
-        return self._enter(candidate, now_s)
+        if self._state.exclusive and not request.first_block:
+            self._state.check_newcomer(candidate, now_s)
+        return self._state.enter(candidate, now_s)
 
     def progress(self, request_id: RequestId, blocks_done: int, boundary_s: float, now_s: float) -> None:
         """Take in how far a holder is, as read from its shared page; decide nothing.
@@ -203,13 +188,13 @@ class DeviceAllocator:
         Raises:
             ProgressError: If there are not that many blocks.
         """
-        holder = self._holders.get(request_id)
+        holder = self._state.holders.get(request_id)
         if holder is None or blocks_done < holder.blocks_done:
             return
         if blocks_done > holder.stops_at:
             raise ProgressError(request_id, f"{blocks_done} blocks reported as finished of {holder.stops_at}")
         boundary_s = min(boundary_s, now_s)
-        self._account(holder, boundary_s)
+        self._state.account(holder, boundary_s)
         holder.run_from(blocks_done, max(boundary_s, holder.block_began_s))
 
     def yield_at_boundary(
@@ -239,7 +224,7 @@ class DeviceAllocator:
             ProgressError: If the blocks do not fit the request; one with all blocks done calls ``finish``.
             InvalidRequestError: If a predicted time is no number of at least 0.
         """
-        holder = self._require_holder(request_id)
+        holder = self._state.require_holder(request_id)
         if not holder.blocks_done <= blocks_done < holder.stops_at:
             raise ProgressError(
                 request_id,
@@ -251,28 +236,14 @@ class DeviceAllocator:
                     request_id, f"{len(block_times_s)} block times for {holder.num_blocks} blocks, one each is needed"
                 )
             check_block_times(request_id, block_times_s)
-        self._account(holder, now_s)
+        self._state.account(holder, now_s)
         if holder.is_cancelled:
-            self._drop(holder)
-            return self._decide(now_s, successor)
+            self._state.drop(holder)
+            return self._state.decide(now_s, successor)
         holder.stop_at(blocks_done)
         if block_times_s is not None:
             holder.set_block_times(block_times_s)
-        if not self._exclusive:
-            holder.run_from(blocks_done, now_s)
-            return Decision(grants=(holder.request,))
-        if self._grants_nobody:
-            self._stop_holding(holder)
-            self._waiting.add(holder)
-            return NOTHING_TO_DO
-        winner = self._next_turn.best(now_s, holder) if successor is None else self._candidates[successor]
-        if winner is not holder:
-            self._stop_holding(holder)
-            self._waiting.add(holder)
-            return self._grant(winner, now_s)
-        holder.is_revoked = False
-        holder.run_from(blocks_done, now_s)
-        return Decision(grants=(holder.request,), look_again_s=self._look_again_s(holder, now_s))
+        return self._state.decide_at_boundary(holder, now_s, successor)
 
     def finish(self, request_id: RequestId, now_s: float, *, successor: RequestId | None = None) -> Decision:
         """A holder has run its last block, failed, or stopped because it was cancelled.
@@ -285,10 +256,10 @@ class DeviceAllocator:
         Raises:
             NotHolderError: If ``request_id`` does not hold the device.
         """
-        holder = self._require_holder(request_id)
-        self._account(holder, now_s)
-        self._drop(holder)
-        return self._decide(now_s, successor)
+        holder = self._state.require_holder(request_id)
+        self._state.account(holder, now_s)
+        self._state.drop(holder)
+        return self._state.decide(now_s, successor)
 
     def successor(self, now_s: float) -> Request | None:
         """Who gets the device when the holder gives it up, as far as one can tell now; changes nothing.
@@ -296,25 +267,16 @@ class DeviceAllocator:
         With this answer at hand the shell tells the next holder first and the core afterwards. It holds until the next
         event, and was made for the predicted end of the turn. None: nobody waits, or whoever waits may be refused then.
         """
-        holder = self._holder
-        if holder is None or not len(self._waiting) or self._recovering or self._policy.has_admission:
-            return None
-        at_s = boundary_s(holder, now_s)
-        if holder.is_revoked and not holder.is_cancelled:
-            winner = self._next_turn.best(at_s, holder)
-            if winner is not holder:
-                return winner.request
-        last = self._policy.choose(at_s + holder.remaining_s, None)
-        return None if last is None else last.request
+        return self._state.successor(now_s)
 
     def request(self, request_id: RequestId) -> Request | None:
         """The request, if it waits or runs."""
-        candidate = self._candidates.get(request_id)
+        candidate = self._state.candidates.get(request_id)
         return None if candidate is None else candidate.request
 
     def is_waiting(self, request_id: RequestId) -> bool:
         """Whether it waits for the device."""
-        candidate = self._candidates.get(request_id)
+        candidate = self._state.candidates.get(request_id)
         return candidate is not None and candidate.holding_since_s is None
 
     def restate(self, request_id: RequestId, *, blocks_done: int, now_s: float) -> Decision:
@@ -324,15 +286,15 @@ class DeviceAllocator:
             UnknownRequestError: If it does not wait.
             ProgressError: If the blocks do not fit the request.
         """
-        candidate = self._require(request_id)
+        candidate = self._state.require(request_id)
         if candidate.holding_since_s is not None:
             raise UnknownRequestError(request_id)
         if not candidate.blocks_done <= blocks_done < candidate.stops_at:
             raise ProgressError(request_id, f"has run {blocks_done} blocks of {candidate.stops_at} and waits")
-        self._waiting.remove(candidate)
+        self._state.waiting.remove(candidate)
         candidate.stop_at(blocks_done)
-        self._waiting.add(candidate)
-        return self._decide(now_s)
+        self._state.waiting.add(candidate)
+        return self._state.decide(now_s)
 
     def cancel(self, request_id: RequestId, now_s: float) -> Decision:
         """A waiting request leaves at once; a holder is asked to give the device up at its next boundary.
@@ -340,25 +302,25 @@ class DeviceAllocator:
         Raises:
             UnknownRequestError: If it neither waits nor runs.
         """
-        candidate = self._require(request_id)
+        candidate = self._state.require(request_id)
         if candidate.holding_since_s is None:
-            self._leave(candidate)
-            return self._decide(now_s)
+            self._state.leave(candidate)
+            return self._state.decide(now_s)
         if candidate.is_cancelled:
-            return self._decide(now_s)
+            return self._state.decide(now_s)
         candidate.is_cancelled = True
         was_revoked, candidate.is_revoked = candidate.is_revoked, True
         return NOTHING_TO_DO if was_revoked else Decision(revoke=request_id)
 
     def forget_owner(self, owner: str, now_s: float) -> Decision:
         """A connection is lost: what its replica holds is free at once, what it waits for is dropped. O(n)."""
-        for candidate in [each for each in self._candidates.values() if each.request.owner == owner]:
+        for candidate in [each for each in self._state.candidates.values() if each.request.owner == owner]:
             if candidate.holding_since_s is None:
-                self._leave(candidate)
+                self._state.leave(candidate)
             else:
-                self._account(candidate, now_s)
-                self._drop(candidate)
-        return self._decide(now_s)
+                self._state.account(candidate, now_s)
+                self._state.drop(candidate)
+        return self._state.decide(now_s)
 
     def announce(self, request: Request, *, blocks_done: int, is_holding: bool, now_s: float) -> Decision:
         """After a restart a replica says what it holds and what waits; queue bounds and admission do not apply again.
@@ -374,26 +336,23 @@ class DeviceAllocator:
             ProgressError: If there are not that many blocks.
             TwoHoldersError: If it holds the device and another does too (exclusive mode).
         """
-        if request.request_id in self._candidates:
+        if request.request_id in self._state.candidates:
             raise DuplicateRequestError(request.request_id)
         if not request.first_block <= blocks_done < request.stops_at + is_holding:
             raise ProgressError(
                 request.request_id,
                 f"announced with {blocks_done} blocks done, it runs {request.first_block} to {request.stops_at - 1}",
             )
-        if is_holding and self._exclusive and self._holder is not None:
-            raise TwoHoldersError(request.request_id, self._holder.request.request_id)
+        holder = self.holder
+        if is_holding and self._state.exclusive and holder is not None:
+            raise TwoHoldersError(request.request_id, holder.request_id)
         candidate = self._make_candidate(request, blocks_done)
-        if not is_holding:
-            return self._enter(candidate, now_s)
-        self._candidates[request.request_id] = candidate
-        self._hold(candidate, now_s)
-        return self._decide(now_s)
+        return self._state.enter_holding(candidate, now_s) if is_holding else self._state.enter(candidate, now_s)
 
     def resume(self, now_s: float) -> Decision:
         """The recovery window has ended: grants start."""
-        self._recovering = False
-        return self._decide(now_s)
+        self._state.recovering = False
+        return self._state.decide(now_s)
 
     def reconfigure(
         self,
@@ -409,163 +368,31 @@ class DeviceAllocator:
 
         Where a device becomes exclusive while several hold it, they run on, and nothing is granted until one is left.
         """
-        waiting = self._waiting.in_arrival_order()
-        for candidate in waiting:
-            self._waiting.remove(candidate)
-        self._policy, self._exclusive = policy, exclusive
-        self._next_turn = NextTurn(policy, preemption, self._handover_s)
-        self._waiting = WaitingRoom(policy, max_waiting, max_waiting_per_model, self._watcher)
-        for candidate in waiting:
-            self._waiting.add(candidate)
-        self._holder = self._only_holder()
-        return self._decide(now_s)
+        self._state.change_rules(
+            policy=policy,
+            exclusive=exclusive,
+            preemption=preemption,
+            max_waiting=max_waiting,
+            max_waiting_per_model=max_waiting_per_model,
+        )
+        return self._state.decide(now_s)
 
     def on_timer(self, now_s: float) -> Decision:
         """The time of ``look_again_s`` has come; harmless at any other time."""
-        return self._decide(now_s)
+        return self._state.decide(now_s)
 
     def snapshot(self, now_s: float) -> Snapshot:
         """Everything a live page shows. O(n log n)."""
-        waiting = self._waiting.in_arrival_order()
+        waiting = self._state.waiting.in_arrival_order()
         return Snapshot(
             now_s=now_s,
-            is_recovering=self._recovering,
-            holders=tuple(view(candidate, now_s) for candidate in self._holders.values()),
+            is_recovering=self._state.recovering,
+            holders=tuple(view(candidate, now_s) for candidate in self._state.holders.values()),
             waiting=tuple(view(candidate, now_s) for candidate in waiting),
-            waiting_s=self._waiting.waiting_s,
+            waiting_s=self._state.waiting.waiting_s,
         )
 
     def _make_candidate(self, request: Request, blocks_done: int) -> Candidate:
         """A candidate with a number of its own, also if it is refused afterwards."""
         self._num_submitted += 1
         return Candidate(request, self._num_submitted, blocks_done=blocks_done)
-
-    def _enter(self, candidate: Candidate, now_s: float) -> Decision:
-        """Let a request in that was checked before."""
-        self._candidates[candidate.request.request_id] = candidate
-        if not self._exclusive and not self._recovering:
-            return self._grant(candidate, now_s)
-        if self._holder is None and not self._recovering and len(self._candidates) == 1:
-            self._hold(candidate, now_s + self._handover_s)  # alone: there is nothing to decide
-            if candidate.notes is not None:
-                candidate.notes.reasons.append("alone")
-            return Decision(grants=(candidate.request,))
-        self._waiting.add(candidate)
-        if candidate.notes is not None:
-            holder = None if self._recovering else self._competing_holder()
-            candidate.notes.predicted_wait_s = self._next_turn.predicted_wait_s(candidate, holder, now_s)
-        return self._decide(now_s)
-
-    def _decide(self, now_s: float, successor: RequestId | None = None) -> Decision:
-        """What follows from the state: grants if the device is free, else revoke or keep. Changes the state so."""
-        if self._grants_nobody:
-            return NOTHING_TO_DO
-        if not self._exclusive:
-            return self._grant_all(now_s)
-        holder = self._holder
-        refused = self._refuse(now_s) if self._policy.has_admission else ()
-        if holder is None:
-            if not len(self._waiting):
-                return Decision(refused=refused) if refused else NOTHING_TO_DO
-            winner = self._policy.choose(now_s, None) if successor is None else self._candidates[successor]
-            assert winner is not None
-            return self._grant(winner, now_s, refused)
-        if holder.is_cancelled or (holder.is_in_last_block and not holder.is_revoked):
-            return Decision(refused=refused) if refused else NOTHING_TO_DO
-        should_go = len(self._waiting) > 0 and self._next_turn.is_of_another(holder, now_s)
-        was_revoked, holder.is_revoked = holder.is_revoked, should_go
-        look_again_s = None if should_go else self._look_again_s(holder, now_s)
-        if should_go is was_revoked and look_again_s is None and not refused:
-            return NOTHING_TO_DO
-        request_id = holder.request.request_id
-        return Decision(
-            revoke=request_id if should_go and not was_revoked else None,
-            keep=request_id if was_revoked and not should_go else None,
-            refused=refused,
-            look_again_s=look_again_s,
-        )
-
-    def _look_again_s(self, holder: Candidate, now_s: float) -> float | None:
-        return self._next_turn.look_again_s(holder, now_s) if len(self._waiting) else None
-
-    def _grant_all(self, now_s: float) -> Decision:
-        """Non-exclusive mode after a recovery: all that wait run."""
-        waiting = self._waiting.in_arrival_order()
-        if not waiting:
-            return NOTHING_TO_DO
-        for candidate in waiting:
-            self._leave(candidate)
-            self._candidates[candidate.request.request_id] = candidate
-            self._hold(candidate, now_s)
-        return Decision(grants=tuple(candidate.request for candidate in waiting))
-
-    def _grant(self, winner: Candidate, now_s: float, refused: tuple[Refusal, ...] = ()) -> Decision:
-        if self._exclusive:
-            if winner.notes is not None:
-                reason = self._policy.reason(winner, now_s) if len(self._waiting) > 1 else "alone"
-                winner.notes.reasons.append(reason)
-            self._waiting.remove(winner)
-        self._hold(winner, now_s + self._handover_s)
-        look_again_s = self._look_again_s(winner, now_s) if self._exclusive else None
-        return Decision(grants=(winner.request,), refused=refused, look_again_s=look_again_s)
-
-    def _refuse(self, now_s: float) -> tuple[Refusal, ...]:
-        """Give up the waiting requests that admission control names."""
-        refused = self._waiting.refuse(now_s, boundary_s(self._holder, now_s), self._competing_holder())
-        for refusal in refused:
-            del self._candidates[refusal.request.request_id]
-        return refused
-
-    def _leave(self, candidate: Candidate) -> None:
-        """A waiting request is gone."""
-        self._waiting.remove(candidate)
-        del self._candidates[candidate.request.request_id]
-
-    def _hold(self, candidate: Candidate, began_s: float) -> None:
-        candidate.holding_since_s = began_s
-        candidate.run_from(candidate.blocks_done, began_s)
-        self._holders[candidate.request.request_id] = candidate
-        if self._exclusive:
-            assert self._holder is None
-            self._holder = candidate
-
-    def _stop_holding(self, holder: Candidate) -> None:
-        holder.holding_since_s = None
-        holder.is_revoked = False
-        holder.stop_at(min(holder.blocks_done, holder.num_blocks))
-        del self._holders[holder.request.request_id]
-        self._holder = self._only_holder()
-
-    @property
-    def _grants_nobody(self) -> bool:
-        """While recovering, and while several still hold what has become an exclusive device."""
-        return self._recovering or (self._exclusive and len(self._holders) > 1)
-
-    def _only_holder(self) -> Candidate | None:
-        return next(iter(self._holders.values())) if self._exclusive and len(self._holders) == 1 else None
-
-    def _drop(self, holder: Candidate) -> None:
-        """A holder is gone."""
-        self._stop_holding(holder)
-        del self._candidates[holder.request.request_id]
-
-    def _account(self, holder: Candidate, until_s: float) -> None:
-        """Tell the policy what the holder used of the device since its last boundary."""
-        if self._exclusive and until_s > holder.block_began_s:
-            self._policy.progress(holder, until_s - holder.block_began_s, until_s)
-
-    def _competing_holder(self) -> Candidate | None:
-        holder = self._holder
-        return None if holder is None or holder.is_cancelled else holder
-
-    def _require(self, request_id: RequestId) -> Candidate:
-        candidate = self._candidates.get(request_id)
-        if candidate is None:
-            raise UnknownRequestError(request_id)
-        return candidate
-
-    def _require_holder(self, request_id: RequestId) -> Candidate:
-        holder = self._holders.get(request_id)
-        if holder is None:
-            raise NotHolderError(request_id, tuple(self._holders))
-        return holder

@@ -38,7 +38,7 @@ class Contender:
         label: What to call it.
         policy: Name of the policy.
         options: Its options.
-        exclusive: False: mode ``parallel``, all that are there run at once.
+        exclusive: False: mode ``parallel``, the models run beside each other.
         preemption: See ``DeviceAllocator``.
         split: See ``models.split_evenly``; None: as the simulation says.
         alpha: Deadline, as a multiple of the isolated time; None: as the simulation says.

@@ -81,29 +81,43 @@ def plot_slices(runs: Mapping[str, Run], path: Path, *, title: str, start_s: flo
 
 
 def plot_frontier(points: Mapping[str, Sequence[tuple[str, float, float]]], path: Path, *, title: str) -> None:
-    """Violations against jitter, one line per family of contenders.
+    """Violations against jitter, one line per family of contenders; on the right a closer look at the long lines.
 
     Args:
         points: By family: (label, violations in per cent, jitter) of each member.
         path: Picture to write.
         title: Above it.
     """
-    figure, axes = _figure(8.0, 5.0)
+    figure = Figure(figsize=(13.0, 5.0), layout="constrained")
+    overview, closer = figure.subplots(1, 2, width_ratios=(2, 3))
+    is_above = True
     for number, (family, members) in enumerate(points.items()):
-        colour = _COLOURS[number % len(_COLOURS)]
-        axes.plot([each[1] for each in members], [each[2] for each in members], "o-", color=colour, label=family)
-        for label, violation_pct, jitter in members:
-            axes.annotate(label, (violation_pct, jitter), textcoords="offset points", xytext=(5, 4), fontsize="x-small")
-    axes.set_xlabel("requests late, per cent")
-    axes.set_ylabel("jitter: standard deviation of the response ratio")
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.set_xticks([2, 3, 4, 5, 7, 10, 20, 50], ["2", "3", "4", "5", "7", "10", "20", "50"], minor=False)
-    axes.set_yticks([1.5, 2, 2.5, 3, 5, 10], ["1.5", "2", "2.5", "3", "5", "10"], minor=False)
-    axes.minorticks_off()
-    axes.set_title(title)
-    axes.grid(alpha=0.3)
-    axes.legend(fontsize="small")
+        style = {"color": _COLOURS[number % len(_COLOURS)], "label": family}
+        lates_pct, jitters = [each[1] for each in members], [each[2] for each in members]
+        overview.plot(lates_pct, jitters, "o-", **style)
+        if max(lates_pct) < 1.1 * min(lates_pct):
+            text = ", ".join(label for label, *_ in members) if len(members) > 1 else ""
+            overview.annotate(text, members[0][1:], textcoords="offset points", xytext=(8, -3), fontsize="small")
+            continue
+        closer.plot(lates_pct, jitters, "o-", **style)
+        offset = {"xytext": (5, 5)} if is_above else {"xytext": (-1, -5), "ha": "right", "va": "top"}
+        for label, *place in members:
+            closer.annotate(
+                label, place, textcoords="offset points", fontsize="x-small", color=style["color"], **offset
+            )
+        is_above = not is_above
+    for panel in (overview, closer):
+        panel.set_xlabel("requests late, per cent")
+        panel.set_ylabel("jitter: standard deviation of the response ratio")
+        panel.grid(alpha=0.3)
+    overview.set_xscale("log")
+    overview.set_yscale("log")
+    overview.set_xticks([2, 3, 4, 5, 7, 10, 20, 50], ["2", "3", "4", "5", "7", "10", "20", "50"], minor=False)
+    overview.set_yticks([1.5, 2, 2.5, 3, 5, 10], ["1.5", "2", "2.5", "3", "5", "10"], minor=False)
+    overview.minorticks_off()
+    overview.legend(fontsize="small")
+    closer.margins(0.1)
+    figure.suptitle(title)
     _write(figure, path)
 
 

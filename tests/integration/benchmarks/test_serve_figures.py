@@ -14,7 +14,7 @@ from benchmarks.serve.figures import Figures, make_figures
 from benchmarks.serve.pairs import compare
 from benchmarks.serve.prediction import predict
 from benchmarks.serve.records import Records, Round, Setting
-from benchmarks.serve.turns import block_times_s, handover_s
+from benchmarks.serve.turns import block_times_s, handover_s, lone_path_s
 from deployments.runtime.messages import Slice
 from deployments.scheduling.request import RequestId
 
@@ -130,7 +130,7 @@ def test_a_long_gap_between_turns_is_an_idle_device_and_no_hand_over() -> None:
     assert handover_s(SLICES) == pytest.approx([0.001, 0.002])
 
 
-def test_block_times_are_medians_and_unknown_while_a_block_never_ran() -> None:
+def test_block_times_are_means_and_unknown_while_a_block_never_ran() -> None:
     assert block_times_s(SLICES, "large") == pytest.approx((0.4, 0.598))
     assert block_times_s(SLICES, "small") == pytest.approx((0.0995,))
     assert block_times_s(SLICES[2:], "large") is None
@@ -167,6 +167,39 @@ def test_the_prediction_takes_measured_blocks_and_adds_the_path() -> None:
     arrivals = (outcome("large", 0.0, 1.3), outcome("small", 0.11, 0.45))
     (prediction,) = predict([round_of("slo", 0, *arrivals, slices=slices)], SETTING, {})
     assert (prediction.simulated, prediction.device_only, prediction.live) == (0.5, 0.0, 0.5)
+
+
+def test_the_prediction_counts_each_request_with_the_path_of_every_request_that_met_no_other() -> None:
+    slices = (turn("a", "small", 0.02, (0.12,)), turn("b", "small", 2.3, (2.4,)))
+    arrivals = (outcome("small", 0.0, 0.15), outcome("small", 2.0, 0.45))
+    (prediction,) = predict([round_of("slo", 0, *arrivals, slices=slices)], SETTING, {})
+    assert (prediction.simulated, prediction.device_only, prediction.live) == (0.5, 0.0, 0.5)
+
+
+def test_the_prediction_has_the_deadlines_that_the_server_makes_of_its_plans() -> None:
+    # small gets in after half of large, on time for who judges; if the server wants it 20 % sooner, it is given up
+    slices = (turn("a", "large", 0.0, (0.5, 1.0)), turn("b", "small", 2.0, (2.1,)))
+    rounds = [round_of("slo", 0, outcome("large", 0.0, 1.2), outcome("small", 0.25, 0.4), slices=slices)]
+    setting = replace(SETTING, alpha={"small": 4.0, "large": 1.12}, planned_s={"small": 0.1, "large": 1.0})
+    assert predict(rounds, setting, {})[0].simulated == 0.0
+    assert predict(rounds, replace(setting, planned_s={"small": 0.08, "large": 1.0}), {})[0].simulated == 0.5
+
+
+def test_only_requests_that_met_no_other_show_what_the_path_takes() -> None:
+    outcomes = (
+        outcome("large", 0.0, 1.2),
+        outcome("small", 1.1, 0.3),
+        outcome("small", 2.0, 0.15),
+        outcome("small", 3.0, 0.5, failure="gone"),
+        outcome("small", 4.0, 0.3),
+    )
+    slices = (
+        turn("a", "large", 100.0, (100.5, 101.1)),
+        turn("b", "small", 101.2, (101.3,)),
+        turn("c", "small", 102.01, (102.11,)),
+        turn("d", "small", 104.05, (104.15,)),
+    )
+    assert lone_path_s(outcomes, slices, began_s=100.0) == pytest.approx([0.05, 0.2])
 
 
 def test_rounds_survive_on_disk_and_only_those_of_the_same_setting_may_join(tmp_path: Path) -> None:

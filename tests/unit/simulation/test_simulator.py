@@ -11,7 +11,6 @@ from deployments.simulation.arrivals import ClosedLoop
 from deployments.simulation.costs import Costs
 from deployments.simulation.grant_order import grant_order
 from deployments.simulation.models import paper_models
-from deployments.simulation.parallel import simulate_parallel
 from deployments.simulation.routers import ROUTERS
 from deployments.simulation.simulator import Run, simulate, simulate_devices
 
@@ -86,29 +85,6 @@ def test_in_a_closed_loop_each_client_has_one_request_at_a_time_and_all_are_sent
         pending = [other for other in before if outcome.finish_s.get(other.request_id, 0.0) > each.arrival_s]
         open_at_once = max(open_at_once, len(pending))
     assert open_at_once <= 7
-
-
-def run_parallel(*requests: Request, interference: float = 1.0) -> Run:
-    device = DeviceAllocator(policy=make_policy("fifo"), exclusive=False, preemption="never")
-    return simulate_parallel(requests, device, interference=interference, record_slices=True)
-
-
-def test_in_parallel_all_that_are_there_share_the_device() -> None:
-    assert run_parallel(LONG, SHORT).finish_s == {"short": 0.25 + 2 * 0.5, "long": 3.5}
-    assert run_parallel(LONG, SHORT).busy_s == 3.5
-
-
-def test_interference_says_how_much_several_slow_each_other_down() -> None:
-    assert run_parallel(LONG, SHORT, interference=0.0).finish_s == {"short": 0.75, "long": 3.0}
-    assert run_parallel(LONG, SHORT, interference=2.0).finish_s == {"short": 0.25 + 3 * 0.5, "long": 4.0}
-
-
-def test_in_parallel_a_closed_loop_goes_on_until_all_are_sent() -> None:
-    loop = ClosedLoop(list(paper_models().values()), num_clients=7, think_s=0.01, num_requests=60, alpha=4.0, seed=1)
-    device = DeviceAllocator(policy=make_policy("fifo"), exclusive=False)
-    outcome = simulate_parallel(loop.first, device, interference=1.0, next_request=loop.next_request)
-    assert len(outcome.finish_s) == 60
-    assert not device.holders
 
 
 SHARED = [request(f"r{number}", 0.25 * number, 1.0) for number in range(6)]
