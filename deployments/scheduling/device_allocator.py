@@ -53,8 +53,8 @@ from deployments.scheduling.waiting_room import WaitingRoom, Watcher
 
 __all__ = ["Decision", "DeviceAllocator"]
 
-_MAX_FORESEEN = 20
-"""Each costs some 10 us, and whoever waits behind so many waits for about all of them."""
+_MAX_FORESEEN = 8
+"""Each costs some 10 us; a device is chosen no better with more (``docs/scale.md``)."""
 
 
 class DeviceAllocator:
@@ -139,13 +139,15 @@ class DeviceAllocator:
     def predicted_wait_s(self, request: Request, now_s: float, limit_s: float = inf) -> float:
         """How long a request would wait for its first turn if it came now and nothing else did, in seconds.
 
-        Changes nothing. It is foreseen as in ``NextTurn.predicted_wait_s``, but behind 20 requests at most; where more
+        Changes nothing. It is foreseen as in ``NextTurn.predicted_wait_s``, but behind 8 requests at most; where more
         go before, or it waits longer than ``limit_s``, the run time of all that are there is taken for it. Bounds and
         admission are not looked at.
         """
         if not self._exclusive or not self._candidates:
             return 0.0
-        newcomer = Candidate(request, self._num_submitted + 1)
+        newcomer = self._make_candidate(
+            request, 0
+        )  # nobody else has its number: the policy may remember it for a while
         self._policy.add(newcomer)
         wait_s = self._next_turn.short_wait_s(
             newcomer, self._competing_holder(), now_s, limit_s=limit_s, max_before=_MAX_FORESEEN
