@@ -56,6 +56,8 @@ bench: models $(PEERS_INSTALLED) ## every benchmark that needs no GPU; options o
 	$(BIN)/python -m benchmarks.ingress
 	$(BIN)/python -m benchmarks.json_boundary
 	$(BIN)/python -m benchmarks.layouts
+	$(BIN)/python -m benchmarks.layouts --pipeline
+	$(BIN)/python -m benchmarks.routes
 	$(BIN)/python -m benchmarks.serve --config config.yaml --peer-python $(VENV_PEERS)/bin/python $(BENCH)
 
 clean: ## remove environments, caches and split models

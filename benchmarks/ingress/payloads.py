@@ -60,8 +60,8 @@ def make_payload(size: str, form: Form) -> Payload:
     )
 
 
-def make_config(folder: Path, cores: list[int]) -> Path:
-    """A configuration file that serves the model twice: by us and by the plain deployment.
+def make_model(folder: Path) -> Path:
+    """The model's file, with its plan in ``models`` beside it.
 
     The model gives the first ``NUM_OUTPUTS`` numbers of its input, negative ones as 0: it costs next to nothing, so the
     path around it is what is measured.
@@ -82,6 +82,12 @@ def make_config(folder: Path, cores: list[int]) -> Path:
     path = folder / f"{MODEL}.onnx"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
     split(path, folder / "models" / MODEL, blocks=1, input_shapes={"x": (1, 100_000)})
+    return path
+
+
+def make_config(folder: Path, cores: list[int]) -> Path:
+    """A configuration file that serves the model twice: by us and by the plain deployment."""
+    path = make_model(folder)
     device = {"kind": "cpu"} | ({"cores": cores} if cores else {})
     applications = [
         {"name": "gateway", "route_prefix": "/", "import_path": GATEWAY_IMPORT_PATH},

@@ -136,11 +136,12 @@ class DeviceAllocator:
     def predicted_wait_s(self, request: Request, now_s: float, limit_s: float = inf) -> float:
         """How long a request would wait for its first turn if it came now and nothing else did, in seconds.
 
-        Changes nothing. It is foreseen as in ``NextTurn.predicted_wait_s``, but behind 20 requests at most; where more
+        Changes nothing. It is foreseen as in ``NextTurn.predicted_wait_s``, but behind 8 requests at most; where more
         go before, or it waits longer than ``limit_s``, the run time of all that are there is taken for it. Bounds and
         admission are not looked at.
         """
-        return self._state.predicted_wait_s(Candidate(request, self._num_submitted + 1), now_s, limit_s)
+        newcomer = self._make_candidate(request, 0)  # with a number of its own: a policy may remember it for a while
+        return self._state.predicted_wait_s(newcomer, now_s, limit_s)
 
     def blocks_done(self, request_id: RequestId) -> int:
         """Blocks that a request has finished, as far as the allocator knows.

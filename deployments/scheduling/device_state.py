@@ -13,8 +13,8 @@ from deployments.scheduling.policies.policy import Policy
 from deployments.scheduling.request import Request, RequestId
 from deployments.scheduling.waiting_room import WaitingRoom, Watcher
 
-_MAX_FORESEEN = 20
-"""Each costs some 10 us, and whoever waits behind so many waits for about all of them."""
+_MAX_FORESEEN = 8
+"""Each costs some 10 us; a device is chosen no better with more (``docs/scale.md``)."""
 
 
 class DeviceState:

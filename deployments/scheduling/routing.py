@@ -59,11 +59,13 @@ def choose_device(
     if idle is not None:
         stays = hop_s > 0.0 and devices[first].predicted_wait_s(request, now_s) <= hop_s
         return first if stays else idle
-    chosen = first
-    least = (devices[first].predicted_wait_s(request, now_s), 0.0, devices[first].work_s(now_s))
+    chosen, least_s = first, devices[first].predicted_wait_s(request, now_s)
     for number in others[:max_forecasts]:
-        wait_s = devices[number].predicted_wait_s(request, now_s, least[0] - hop_s)
-        costs = (wait_s + hop_s, hop_s, devices[number].work_s(now_s))
-        if costs < least:
-            chosen, least = number, costs
+        cost_s = devices[number].predicted_wait_s(request, now_s, least_s - hop_s) + hop_s
+        if cost_s < least_s or (
+            cost_s == least_s
+            and (chosen != first or hop_s == 0.0)
+            and devices[number].work_s(now_s) < devices[chosen].work_s(now_s)
+        ):
+            chosen, least_s = number, cost_s
     return chosen

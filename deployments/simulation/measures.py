@@ -12,6 +12,12 @@ from deployments.simulation.simulator import Run
 
 DEFAULT_ALPHAS = (2.0, 3.0, 4.0)
 _ROUNDING = 1e-9
+_T_975 = (
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
+    2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
+)  # fmt: skip
+"""97.5 % quantile of Student's t by degrees of freedom, from 1; from 31 on it is taken for the normal's."""
+_Z_975 = 1.96
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,14 +103,18 @@ def measure(runs: Sequence[Run], *, alphas: Sequence[float] = DEFAULT_ALPHAS) ->
         if duration_s > 0.0
         else 0.0,
         num_turns=sum(run.num_turns for run in runs),
-        violation_ci95={alpha: _ci95([each.violation_pct[alpha] for each in single]) for alpha in alphas},
-        jitter_ci95=_ci95([each.jitter for each in single]),
+        violation_ci95={alpha: ci95([each.violation_pct[alpha] for each in single]) for alpha in alphas},
+        jitter_ci95=ci95([each.jitter for each in single]),
     )
 
 
-def _ci95(values: Sequence[float]) -> float:
-    """Half of the 95 % confidence interval of the mean (normal approximation); 0 for one value."""
-    return float(1.96 * np.std(values, ddof=1) / len(values) ** 0.5) if len(values) > 1 else 0.0
+def ci95(values: Sequence[float]) -> float:
+    """Half of the 95 % confidence interval of the mean, by Student's t; 0 for one value."""
+    freedom = len(values) - 1
+    if not freedom:
+        return 0.0
+    quantile = _T_975[freedom - 1] if freedom <= len(_T_975) else _Z_975
+    return float(quantile * np.std(values, ddof=1) / len(values) ** 0.5)
 
 
 def measure_ratios(ratios: npt.NDArray[np.float64], *, alphas: Sequence[float] = DEFAULT_ALPHAS) -> Measures:

@@ -124,6 +124,8 @@ def plot_frontier(points: Mapping[str, Sequence[tuple[str, float, float]]], path
 def plot_scaling(rows: Sequence[Scaling], path: Path) -> None:
     """Goodput per device, and late requests, over the number of devices: a column per load, a curve per router.
 
+    Bars are 95 % confidence intervals over the seeds.
+
     Args:
         rows: Of one policy.
         path: Picture to write.
@@ -136,9 +138,13 @@ def plot_scaling(rows: Sequence[Scaling], path: Path) -> None:
         for number, router in enumerate(dict.fromkeys(row.router for row in rows)):
             chosen = sorted((row for row in rows if row.load == load and row.router == router), key=_num_devices)
             devices = [row.num_devices for row in chosen]
-            style = {"label": router, "color": _COLOURS[number], "marker": "o", "markersize": 4}
-            panels[0][column].plot(devices, [row.goodput_per_s / row.num_devices for row in chosen], **style)
-            panels[1][column].plot(devices, [row.late_pct[min(row.late_pct)] for row in chosen], **style)
+            style = {"label": router, "color": _COLOURS[number], "marker": "o", "markersize": 4, "capsize": 2}
+            lowest = min(rows[0].late_pct)
+            goodputs = [row.goodput_per_s / row.num_devices for row in chosen]
+            halves = [row.goodput_ci95 / row.num_devices for row in chosen]
+            panels[0][column].errorbar(devices, goodputs, halves, **style)
+            late_halves = [row.late_ci95[lowest] for row in chosen]
+            panels[1][column].errorbar(devices, [row.late_pct[lowest] for row in chosen], late_halves, **style)
         panels[0][column].set_title(f"load {load:g} on each device")
         panels[1][column].set_xlabel("devices")
         panels[1][column].set_xscale("log", base=2)

@@ -81,7 +81,9 @@ def gap_table(gaps: Sequence[Gap]) -> Table:
 
 def scaling_table(rows: Sequence[Scaling]) -> Table:
     """One row per number of devices, policy and router."""
-    table = Table(title="several devices, the same load on each")
+    num_seeds = rows[0].num_seeds
+    over = "" if num_seeds == 1 else f"; mean over {num_seeds} seeds ± half of its 95 % confidence interval"
+    table = Table(title=f"several devices, the same load on each{over}")
     for column in ("devices", "load", "policy", "router"):
         table.add_column(column, justify="left" if column in ("policy", "router") else "right")
     alphas = " / ".join(f"{alpha:g}" for alpha in rows[0].late_pct)
@@ -105,8 +107,8 @@ def scaling_table(rows: Sequence[Scaling]) -> Table:
             row.router,
             f"{row.requests_per_s:.0f}",
             f"{row.goodput_per_s:.0f}",
-            f"{row.goodput_per_s / row.num_devices:.1f}",
-            " / ".join(f"{share:.1f}" for share in row.late_pct.values()),
+            f"{row.goodput_per_s / row.num_devices:.1f}{_half(row.goodput_ci95 / row.num_devices, row)}",
+            " / ".join(f"{share:.1f}{_half(row.late_ci95[alpha], row)}" for alpha, share in row.late_pct.items()),
             f"{row.p99:.1f}",
             f"{row.device_use_pct:.0f}",
             f"{row.hops_pct:.0f}",
@@ -114,3 +116,7 @@ def scaling_table(rows: Sequence[Scaling]) -> Table:
             f"{row.decision_us:.0f}",
         )
     return table
+
+
+def _half(ci95: float, row: Scaling) -> str:
+    return "" if row.num_seeds == 1 else f" ± {ci95:.1f}"

@@ -76,5 +76,23 @@ def test_the_command_shows_how_several_devices_do_by_router(tmp_path: Path, caps
     assert rows[2]["late_pct"]["2"] < rows[3]["late_pct"]["2"]
     assert rows[0]["hops_pct"] == rows[1]["hops_pct"] == 0
     assert (tmp_path / "scaling.png").is_file()
+    assert all(each["num_seeds"] == 1 and each["goodput_ci95"] == each["late_ci95"]["2"] == 0.0 for each in rows)
     assert main(["--devices", "0"]) == 2
     assert "whole numbers above 0" in capsys.readouterr().err
+
+
+def test_rows_of_several_devices_are_means_over_the_seeds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--requests", "30", "--load", "0.9", "--devices", "2", "--router", "random", "--hop-ms", "2"]
+    by_seed = []
+    for seed in range(3):
+        assert main([*arguments, "--first-seed", str(seed), "--seeds", "1", "--json"]) == 0
+        by_seed += json.loads(capsys.readouterr().out)
+    assert main([*arguments, "--seeds", "3", "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["num_seeds"] == 3
+    assert row["goodput_ci95"] > 0.0
+    assert row["late_ci95"]["2"] > 0.0
+    assert main([*arguments, "--seeds", "3", "--plot", str(tmp_path)]) == 0
+    table = capsys.readouterr().out
+    assert "mean over 3 seeds" in table
+    assert f"{row['late_pct']['2']:.1f} ± {row['late_ci95']['2']:.1f}" in table

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 
@@ -13,6 +14,10 @@ from deployments.scheduling.device_allocator import DeviceAllocator
 from deployments.scheduling.policies.table import POLICIES, make_policy
 from deployments.scheduling.request import Request, RequestId
 from deployments.scheduling.routing import MAX_FORECASTS, choose_device
+from deployments.simulation.routers import Queue
+from deployments.simulation.simulator import simulate_devices
+
+from .checks import workloads
 
 
 def request(name: str, *blocks_s: float, arrival_s: float = 0.0, priority: int = 1, alpha: float = 4.0) -> Request:
@@ -126,3 +131,33 @@ def test_a_forecast_says_how_long_a_request_will_wait_and_changes_nothing(
     device.submit(newcomer, 0.0)
     if device.holder == newcomer:
         assert predicted_s == 0.0
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@given(workloads(max_requests=16))
+def test_a_device_that_is_asked_about_each_request_does_what_one_that_is_not_asked_does(
+    policy: str, requests: list[Request]
+) -> None:
+    def ask(devices: Sequence[Queue], newcomer: Request, now_s: float, first: int) -> int:
+        assert devices[first].predicted_wait_s(newcomer, now_s) >= 0.0
+        return first
+
+    runs = [
+        simulate_devices(requests, [DeviceAllocator(policy=make_policy(policy))], router)
+        for router in (ask, lambda devices, newcomer, now_s, first: first)
+    ]
+    assert runs[0].finish_s == runs[1].finish_s
+    assert sorted(runs[0].finish_s) == sorted(each.request_id for each in requests)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_request_that_was_asked_about_before_it_came_can_be_cancelled(policy: str) -> None:
+    device = DeviceAllocator(policy=make_policy(policy))
+    device.submit(request("a", 1.0), 0.0)
+    newcomer = request("n", 1.0, 1.0, 1.0, arrival_s=0.5)
+    device.predicted_wait_s(newcomer, 0.5)
+    device.submit(newcomer, 0.5)
+    assert device.finish(RequestId("a"), 1.0).grants == (newcomer,)
+    device.cancel(newcomer.request_id, 1.5)
+    assert device.yield_at_boundary(newcomer.request_id, blocks_done=1, now_s=2.0).grants == ()
+    assert device.is_idle

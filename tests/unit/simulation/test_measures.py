@@ -13,7 +13,7 @@ from deployments.scheduling.device_allocator import DeviceAllocator
 from deployments.scheduling.policies.table import make_policy
 from deployments.scheduling.request import Request, RequestId
 from deployments.simulation.errors import TooManyRequestsError
-from deployments.simulation.measures import measure, measure_ratios
+from deployments.simulation.measures import ci95, measure, measure_ratios
 from deployments.simulation.optimum import fewest_late
 from deployments.simulation.simulator import simulate
 
@@ -56,7 +56,7 @@ def test_runs_that_differ_make_a_confidence_interval() -> None:
     ]
     measures = measure(runs)
     assert measures.overall.violation_pct[2.0] == 25.0
-    assert measures.violation_ci95[2.0] == pytest.approx(1.96 * 25.0)
+    assert measures.violation_ci95[2.0] == pytest.approx(12.706 * 25.0)  # Student's t, one degree of freedom
 
 
 def test_the_optimum_may_wait_for_an_urgent_request_that_is_still_to_come() -> None:
@@ -88,3 +88,13 @@ def _fewest_late_by_orders(requests: list[Request]) -> int:
 def test_the_optimum_is_what_trying_all_orders_gives(fields: list[tuple[int, int, int]]) -> None:
     requests = [request(number, *each) for number, each in enumerate(fields)]
     assert fewest_late(requests) == _fewest_late_by_orders(requests)
+
+
+@pytest.mark.parametrize(("num_values", "quantile"), [(2, 12.706), (5, 2.776), (20, 2.093), (31, 2.042), (40, 1.96)])
+def test_a_confidence_interval_knows_how_few_values_there_are(num_values: int, quantile: float) -> None:
+    values = list(range(num_values))
+    assert ci95(values) == pytest.approx(quantile * np.std(values, ddof=1) / num_values**0.5)
+
+
+def test_one_value_has_no_confidence_interval() -> None:
+    assert ci95([3.0]) == 0.0

@@ -1,0 +1,1 @@
+"""Three ways to bring a request to the device where it waits least, side by side."""
