@@ -25,6 +25,7 @@ import numpy as np
 
 from deployments.runtime.backends.interface import LoadedBlocks
 from deployments.runtime.block_times import BlockTimes
+from deployments.runtime.copies import Copies
 from deployments.runtime.device_page import DevicePage
 from deployments.runtime.errors import (
     AllocatorUnreachableError,
@@ -180,6 +181,7 @@ class DeviceThread:
         self._last_lease = 0
         self._is_closing = False
         self._failure: Exception | None = None
+        self.copies = Copies()  # written by the thread alone
         try:
             self._connect(time.monotonic() + _CONNECT_LIMIT_S)
             self._chain = load()
@@ -515,8 +517,7 @@ class DeviceThread:
         request = job.request
         try:
             if job.values is None:
-                assert job.inputs is not None
-                job.values, job.inputs = chain.start(job.inputs), None
+                self._start(job)
             while True:
                 chain.run_block(job.blocks_done - request.first_block, job.values)
                 now_ns = time.monotonic_ns()
@@ -530,7 +531,7 @@ class DeviceThread:
                 if job.is_cancelled:
                     return "cancelled", None
                 if job.blocks_done == request.stops_at:
-                    return "finished", chain.finish(job.values)
+                    return "finished", self._outputs(job)
                 if self._is_closing:
                     return "cancelled", ReplicaClosedError(
                         f"the replica of {self._model!r} shut down while the request ran: send it again"
@@ -543,3 +544,16 @@ class DeviceThread:
             failure = kind(f"block {job.blocks_done} of {self._model!r} failed: {error}")
             failure.__cause__ = error
             return "failed", failure
+
+    def _start(self, job: _Job) -> None:
+        assert job.inputs is not None
+        begin_ns = time.monotonic_ns()
+        job.values = self._chain.start(job.inputs)
+        self.copies.add_inputs(job.inputs.values(), time.monotonic_ns() - begin_ns)
+        job.inputs = None
+
+    def _outputs(self, job: _Job) -> dict[str, np.ndarray]:
+        begin_ns = time.monotonic_ns()
+        outputs = self._chain.finish(job.values)
+        self.copies.add_outputs(outputs.values(), time.monotonic_ns() - begin_ns)
+        return outputs
