@@ -4,18 +4,21 @@ VENV ?= .venv
 VENV_TRITON ?= .venv-triton
 VENV_PEERS ?= .venv-peers
 VENV_OPENVINO ?= .venv-openvino
+VENV_FRAMEWORKS ?= .venv-frameworks
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
 INSTALLED_TVM := $(VENV)/.installed-tvm
 TRITON_INSTALLED := $(VENV_TRITON)/.installed
 OPENVINO_INSTALLED := $(VENV_OPENVINO)/.installed
+FRAMEWORKS_INSTALLED := $(VENV_FRAMEWORKS)/.installed
 PEERS_INSTALLED := $(VENV_PEERS)/.installed
 MODE ?=
 BENCH ?=
 DEMO_MODES := $(foreach mode,$(MODE),--mode $(mode))
 
-.PHONY: run demo test test-offline test-online test-tvm test-openvino check bench clean models install install-dev install-tvm peers
+.PHONY: run demo test test-offline test-online test-tvm test-openvino test-frameworks check bench clean models install \
+	install-dev install-tvm peers
 
 run: models ## serve config.yaml on http://127.0.0.1:8000
 	$(BIN)/python -m serve_app run config.yaml
@@ -42,6 +45,9 @@ test-openvino: $(OPENVINO_INSTALLED) ## blocks on a second ONNX Runtime provider
 test-tvm: $(INSTALLED_TVM) ## tests of the compiler for OpenCL and of what it makes, on PoCL: 100 MB to install
 	$(BIN)/python -m pytest -p no:cacheprovider tests/opencl
 
+test-frameworks: $(FRAMEWORKS_INSTALLED) ## models of Keras, TFLite and PyTorch, split and compiled: an environment of 3 GB or more
+	$(VENV_FRAMEWORKS)/bin/python -m pytest -p no:cacheprovider tests/frameworks
+
 check: $(INSTALLED_DEV) ## format, lint, types, who may import whom
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -61,8 +67,8 @@ bench: models $(PEERS_INSTALLED) ## every benchmark that needs no GPU; options o
 	$(BIN)/python -m benchmarks.serve --config config.yaml --peer-python $(VENV_PEERS)/bin/python $(BENCH)
 
 clean: ## remove environments, caches and split models
-	rm -rf $(VENV) $(VENV_TRITON) $(VENV_PEERS) $(VENV_OPENVINO) models out build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis \
-		.import_linter_cache
+	rm -rf $(VENV) $(VENV_TRITON) $(VENV_PEERS) $(VENV_OPENVINO) $(VENV_FRAMEWORKS) models out build *.egg-info \
+		.pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 install: $(INSTALLED)
@@ -94,6 +100,13 @@ $(OPENVINO_INSTALLED): constraints.txt
 	$(PYTHON) -m venv $(VENV_OPENVINO)
 	$(VENV_OPENVINO)/bin/python -m pip install --quiet --constraint constraints.txt onnxruntime-openvino onnx numpy \
 		ml_dtypes msgspec pydantic pytest pytest-asyncio pytest-timeout
+	touch $@
+
+# with PyTorch's own index of builds for processors in PIP_EXTRA_INDEX_URL, it comes without 2 GB of CUDA
+$(FRAMEWORKS_INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV_FRAMEWORKS)
+	$(VENV_FRAMEWORKS)/bin/python -m pip install --quiet --constraint constraints.txt \
+		--editable '.[dev,tvm,pocl,tensorflow,pytorch]'
 	touch $@
 
 # other servers that the live benchmark compares with, not ours to depend on

@@ -120,7 +120,7 @@ class ModelIngress(SplitModel):
             device_cores={core for each in config.all_devices for core in each.cores or ()},
         )
         self._counter = RequestCounter()
-        self._warm_up_s = self.device_s
+        self._warm_up_s, self._warm_up_copies = self.device_s, self.copies
         self._splitting = "" if unsplit is None else "served whole, to be split"
         if unsplit is not None:
             threading.Thread(target=self._split_beside, args=(unsplit,), name="split", daemon=True).start()
@@ -232,7 +232,10 @@ class ModelIngress(SplitModel):
 
     async def _statistics_here(self) -> ModelStatistics:
         return self._counter.statistics(
-            self.settings.model, self.settings.version, device_s=self.device_s - self._warm_up_s
+            self.settings.model,
+            self.settings.version,
+            device_s=self.device_s - self._warm_up_s,
+            copies=self.copies - self._warm_up_copies,
         )
 
     async def served(self) -> ServedModel:

@@ -27,6 +27,7 @@ import numpy as np
 
 from deployments.runtime.backends.interface import LoadedBlocks
 from deployments.runtime.block_times import BlockTimes
+from deployments.runtime.copies import Copies
 from deployments.runtime.device_page import DevicePage
 from deployments.runtime.errors import (
     AllocatorUnreachableError,
@@ -177,6 +178,11 @@ class DeviceThread:
         with self._lock:
             self._claim = settings
             self._try_send(Claim(settings=settings))
+
+    @property
+    def copies(self) -> Copies:
+        """What requests have sent to the device and got back."""
+        return self._blocks.copies
 
     @property
     def num_unanswered(self) -> int:

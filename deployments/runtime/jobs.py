@@ -10,6 +10,7 @@ import numpy as np
 
 from deployments.runtime.backends.interface import LoadedBlocks
 from deployments.runtime.block_times import BlockTimes
+from deployments.runtime.copies import Copies
 from deployments.runtime.errors import BlockFailedError, DataRefusedError, ReplicaClosedError
 from deployments.runtime.lease_page import LeasePage
 from deployments.runtime.messages import Finish, Outcome, Slice, Yield
@@ -78,12 +79,18 @@ class TurnEnd(NamedTuple):
 
 
 class BlockRunner:
-    """Runs the blocks of one model, on the one thread that may."""
+    """Runs the blocks of one model, on the one thread that may.
+
+    Attributes:
+        copies: What requests have sent to the device and got back.
+        is_closing: True from another thread: give up at the next boundary.
+    """
 
     def __init__(self, model: str, chain: LoadedBlocks[Any], block_times: BlockTimes) -> None:
         self._model = model
         self._chain = chain
         self._block_times = block_times
+        self.copies = Copies()
         self.is_closing = False
 
     def run(
@@ -93,8 +100,7 @@ class BlockRunner:
         chain, began_ns, request = self._chain, start_ns, job.request
         try:
             if job.values is None:
-                assert job.inputs is not None
-                job.values, job.inputs = chain.start(job.inputs), None
+                self._start(job)
             while True:
                 chain.run_block(job.blocks_done - request.first_block, job.values)
                 now_ns = time.monotonic_ns()
@@ -108,7 +114,7 @@ class BlockRunner:
                 if job.is_cancelled:
                     return "cancelled", None
                 if job.blocks_done == request.stops_at:
-                    return "finished", chain.finish(job.values)
+                    return "finished", self._outputs(job)
                 if self.is_closing:
                     return "cancelled", ReplicaClosedError(
                         f"the replica of {self._model!r} shut down while the request ran: send it again"
@@ -121,6 +127,19 @@ class BlockRunner:
             failure = kind(f"block {job.blocks_done} of {self._model!r} failed: {error}")
             failure.__cause__ = error
             return "failed", failure
+
+    def _start(self, job: Job) -> None:
+        assert job.inputs is not None
+        begin_ns = time.monotonic_ns()
+        job.values = self._chain.start(job.inputs)
+        self.copies.add_inputs(job.inputs.values(), time.monotonic_ns() - begin_ns)
+        job.inputs = None
+
+    def _outputs(self, job: Job) -> dict[str, np.ndarray]:
+        begin_ns = time.monotonic_ns()
+        outputs = self._chain.finish(job.values)
+        self.copies.add_outputs(outputs.values(), time.monotonic_ns() - begin_ns)
+        return outputs
 
     def close(self) -> None:
         """Unload the blocks."""

@@ -21,6 +21,7 @@ from deployments.runtime.allocator_actor import explanation, find_socket
 from deployments.runtime.backends.table import backend_of
 from deployments.runtime.block_groups import check_groups, group_plan, stay
 from deployments.runtime.block_times import BlockTimes
+from deployments.runtime.copies import Copies
 from deployments.runtime.device_thread import DeviceThread
 from deployments.runtime.errors import BlockFailedError, DeadlineExceededError
 from deployments.runtime.group_calls import LaterGroups, explanation_of_stays
@@ -91,6 +92,7 @@ class SplitModel:
         self._claim: DeviceSettings | None = None
         self._neighbours: Neighbours | None = None
         self._retired_s = 0.0
+        self._retired_copies = Copies()
         self._reload_lock = threading.Lock()  # one reload at a time
         self._submit_lock = threading.Lock()  # nobody talks to what has been replaced
         self._current: _Loaded | None = None
@@ -325,6 +327,11 @@ class SplitModel:
         """How long this replica's blocks have run so far, warm-up included, in seconds."""
         return self._retired_s + self._loaded.block_times.total_s
 
+    @property
+    def copies(self) -> Copies:
+        """What this replica's requests have sent to the device and got back so far, warm-up included."""
+        return self._retired_copies + self._loaded.thread.copies
+
     def __del__(self) -> None:
         if (neighbours := getattr(self, "_neighbours", None)) is not None:
             neighbours.leave()
@@ -359,6 +366,7 @@ class SplitModel:
                     time.sleep(_DRAIN_POLL_S)
                 old.thread.close()
                 self._retired_s += old.block_times.total_s
+                self._retired_copies += old.thread.copies
 
     def _make_request(
         self, loaded: _Loaded, priority: int | None, deadline_s: float | None, *, is_traced: bool = False

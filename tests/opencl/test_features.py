@@ -29,6 +29,8 @@ CASES: dict[str, tuple[onnx.ModelProto, str, dict[str, Any]]] = {
     "odd channels unpadded": (toys.odd_channels(), "adreno-texture", {"pads_channels": False}),
     "small maximum": (toys.pooled("MaxPool", 2), "adreno-texture", {}),
     "small average": (toys.pooled("AveragePool", 2), "adreno-texture", {}),
+    "many channels": (toys.many_channels(16), "opencl", {}),
+    "many channels, large": (toys.many_channels(112), "opencl", {}),
     "large average": (toys.averaged(), "adreno", {}),
 }
 
@@ -120,3 +122,10 @@ def test_large_sums_are_shared_by_a_work_group_and_small_ones_are_not(compiled: 
     assert "barrier(" not in compiled["small average"].source
     assert "barrier(" not in compiled["small maximum"].source
     assert compiled["small maximum"].launches.num_textures > compiled["dense on textures"].launches.num_textures - 1
+
+
+def test_a_long_sum_of_one_work_item_is_taken_in_parts(compiled: dict[str, Compiled]) -> None:
+    for name in ("many channels", "many channels, large"):
+        assert "barrier(" not in compiled[name].source
+        assert "_rf_local" in compiled[name].source
+        assert compiled[name].rel_error <= 6e-7  # in one sum it is 1.1e-6

@@ -62,3 +62,17 @@ def test_both_answer_and_never_hold_the_device_together(handles: dict[str, Any],
     turns = sorted(slices(DEVICE), key=lambda turn: turn["start_s"])
     assert {turn["model"] for turn in turns} == {"on_opencl", "on_onnxruntime"}
     assert all(first["end_s"] <= second["start_s"] for first, second in itertools.pairwise(turns))
+
+
+def test_the_statistics_tell_what_was_copied_to_the_device_and_back(handles: dict[str, Any]) -> None:
+    given = toys.random_input((1, 4, 8, 8), 0)
+    for handle in handles.values():
+        before = handle.statistics.remote().result()
+        outputs = handle.infer.remote(given).result()
+        after = handle.statistics.remote().result()
+        assert after.input_bytes - before.input_bytes == sum(array.nbytes for array in given.values())
+        assert after.output_bytes - before.output_bytes == sum(array.nbytes for array in outputs.values())
+        for copied in ("compute_input", "compute_output"):
+            first, second = (getattr(each.inference_stats, copied) for each in (before, after))
+            assert second.count == first.count + 1
+            assert second.ns > first.ns

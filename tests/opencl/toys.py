@@ -53,6 +53,11 @@ def averaged() -> ModelProto:
     )
 
 
+def many_channels(size: int) -> ModelProto:
+    """A convolution of 128 channels, and its activation: 1152 summands for each of many outputs."""
+    return net([conv("x", "w", "c"), relu("c", "y")], (1, 128, size, size), w=(64, 128, 3, 3))
+
+
 def classifier() -> ModelProto:
     """Two convolutions, pooling, a fully connected layer."""
     nodes = [
