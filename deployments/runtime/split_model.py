@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 from typing import cast
@@ -23,10 +22,11 @@ from deployments.runtime.block_groups import check_groups, group_plan, stay
 from deployments.runtime.block_times import BlockTimes
 from deployments.runtime.copies import Copies
 from deployments.runtime.device_thread import DeviceThread
-from deployments.runtime.errors import BlockFailedError, DeadlineExceededError
+from deployments.runtime.errors import DeadlineExceededError
 from deployments.runtime.group_calls import LaterGroups, explanation_of_stays
 from deployments.runtime.inputs import check_inputs, sample_inputs
 from deployments.runtime.jobs import Result
+from deployments.runtime.loaded_model import LoadedModel, settle
 from deployments.runtime.model_settings import ModelSettings
 from deployments.runtime.neighbour_link import Methods
 from deployments.runtime.neighbours import Neighbours
@@ -38,23 +38,12 @@ from split_tool.plan import SplitPlan
 
 logger = logging.getLogger(__name__)
 
-NUM_WARM_UP_RUNS = 3
 _DRAIN_POLL_S = 0.02
 
 Outputs = dict[str, np.ndarray]
 Wishes = tuple[int | None, float | None, float | None]
 """Priority, time-out and deadline of one request, see ``SplitModel.infer``."""
 Answer = tuple[Outputs, Explanation | None]
-
-
-class _Loaded:
-    """Blocks of the model, and the thread that runs them in turns."""
-
-    def __init__(self, folder: Path, *, is_split: bool, thread: DeviceThread, block_times: BlockTimes) -> None:
-        self.folder = folder
-        self.is_split = is_split
-        self.thread = thread
-        self.block_times = block_times
 
 
 class SplitModel:
@@ -95,7 +84,7 @@ class SplitModel:
         self._retired_copies = Copies()
         self._reload_lock = threading.Lock()  # one reload at a time
         self._submit_lock = threading.Lock()  # nobody talks to what has been replaced
-        self._current: _Loaded | None = None
+        self._current: LoadedModel | None = None
         self._folder = Path(settings.folder)
         self.plan = SplitPlan.load(self._folder)
         if self._groups:
@@ -105,11 +94,11 @@ class SplitModel:
         self._reload_if_needed()  # another mode may be in force than was stated
 
     @property
-    def _loaded(self) -> _Loaded:
+    def _loaded(self) -> LoadedModel:
         assert self._current is not None
         return self._current
 
-    def _load(self) -> _Loaded:
+    def _load(self) -> LoadedModel:
         """Load what the mode in force needs and run it a few times."""
         folder, is_split = self._folder, self._wants_blocks
         plan = SplitPlan.load(folder)
@@ -131,9 +120,13 @@ class SplitModel:
             claim=self._claim,
             on_settings=self._on_settings,
         )
-        loaded = _Loaded(folder, is_split=is_split, thread=thread, block_times=block_times)
+        loaded = LoadedModel(folder, is_split, thread, block_times)
         try:
-            self._warm_up(loaded)
+            loaded.warm_up(
+                lambda: self._own_stay(self._make_request(loaded, None, None)),
+                sample_inputs(self._own_part(self.plan).inputs),
+                must_run=self._group == 0,
+            )
         except Exception:
             thread.close()
             raise
@@ -228,7 +221,7 @@ class SplitModel:
         wanted_s = self._wanted_s(timeout_s, deadline_s)
         timeout_s = self.settings.timeout_s if timeout_s is None else timeout_s
 
-        def make_request(loaded: _Loaded) -> Request:
+        def make_request(loaded: LoadedModel) -> Request:
             return self._make_request(loaded, priority, wanted_s, is_traced=is_traced)
 
         try:
@@ -251,7 +244,7 @@ class SplitModel:
 
     async def _take_turns(
         self,
-        make_request: Callable[[_Loaded], Request],
+        make_request: Callable[[LoadedModel], Request],
         inputs: Mapping[str, np.ndarray],
         *,
         on_block: Callable[[float], None] | None = None,
@@ -262,7 +255,7 @@ class SplitModel:
 
         def on_result(result: Result) -> None:
             if not loop.is_closed():
-                loop.call_soon_threadsafe(_settle, answer, result)
+                loop.call_soon_threadsafe(settle, answer, result)
 
         with self._submit_lock:
             loaded = self._loaded
@@ -369,7 +362,7 @@ class SplitModel:
                 self._retired_copies += old.thread.copies
 
     def _make_request(
-        self, loaded: _Loaded, priority: int | None, deadline_s: float | None, *, is_traced: bool = False
+        self, loaded: LoadedModel, priority: int | None, deadline_s: float | None, *, is_traced: bool = False
     ) -> Request:
         now_s = time.monotonic()
         isolated_s = loaded.block_times.isolated_s
@@ -385,37 +378,3 @@ class SplitModel:
             priority=priority or self.settings.priority,
             is_traced=is_traced,
         )
-
-    def _warm_up(self, loaded: _Loaded) -> None:
-        """Run a few requests in the ordinary way, so that caches are warm and the times are this machine's.
-
-        Raises:
-            BlockFailedError: If the model does not run, or its first blocks.
-        """
-        inputs = sample_inputs(self._own_part(self.plan).inputs)
-        if inputs is None:
-            logger.warning("%r takes inputs of unknown shape: its first request warms it up", self.settings.model)
-            return
-        for _ in range(NUM_WARM_UP_RUNS):
-            answer: Future[Outputs] = Future()
-            request = self._own_stay(self._make_request(loaded, None, None))
-            loaded.thread.submit(request, inputs, partial(_settle, answer))
-            try:
-                answer.result()
-            except BlockFailedError:
-                if self._group == 0:
-                    raise
-                # zeros are inputs that a model can take, but need not be what can cross a cut
-                logger.warning(
-                    "blocks of %r do not run on zeros: their first request warms them up", self.settings.model
-                )
-                return
-
-
-def _settle(answer: Future[Outputs] | asyncio.Future[Outputs], result: Result) -> None:
-    if answer.done():
-        return
-    if isinstance(result, Exception):
-        answer.set_exception(result)
-    else:
-        answer.set_result(result)
