@@ -18,7 +18,11 @@ from serve_app.repository import NAME_PATTERN, StoredModel, find_model
 
 def _with_qos(settings: ModelSettings, qos: QosConfig) -> ModelSettings:
     return msgspec.structs.replace(
-        settings, alpha=qos.alpha, deadline_s=_seconds(qos.deadline_ms), priority=qos.priority
+        settings,
+        alpha=qos.alpha,
+        deadline_s=_seconds(qos.deadline_ms),
+        margin=qos.margin,
+        priority=qos.priority,
     )
 
 
@@ -91,6 +95,7 @@ class QosConfig(Section):
 
     alpha: float = Field(4.0, ge=1, description="Deadline = arrival + alpha times the isolated time.")
     deadline_ms: float | None = Field(None, gt=0, description="A fixed deadline after arrival instead, milliseconds.")
+    margin: float = Field(0.1, ge=0, lt=1, description="Share of the time to a deadline kept for what is no turn.")
     priority: int = Field(1, ge=1, description="1 is the highest; comes before deadlines.")
 
 

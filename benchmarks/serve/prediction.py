@@ -126,4 +126,5 @@ def _models(each: Round, mode: Mode, setting: Setting) -> dict[str, SimulatedMod
 
 def _request(number: int, arrival_s: float, model: SimulatedModel, setting: Setting) -> Request:
     arrival = Arrival(arrival_s=arrival_s, model=model.name)
-    return make_request(RequestId(str(number)), arrival, {model.name: model}, alpha=setting.alpha[model.name])
+    aim = setting.alpha[model.name] * (1.0 - setting.margin.get(model.name, 0.0))
+    return make_request(RequestId(str(number)), arrival, {model.name: model}, alpha=aim)

@@ -26,6 +26,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
         isolated_s: Isolated time of each model with plain ONNX Runtime, in seconds.
         alpha: Multiple of it in which each model should be answered.
         blocks_s: Block times of each split plan, in seconds.
+        margin: Share of the time to a deadline that the server keeps for what is no turn; older records lack it.
         planned_s: Isolated time in each split plan, in seconds; older records lack it.
         device: Name of the device.
         is_pinned: Inference of every competitor has the same cores, which nothing else uses.
@@ -50,6 +51,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     machine: str
     versions: dict[str, str]
     date: str
+    margin: dict[str, float] = {}
     planned_s: dict[str, float] = {}
 
 

@@ -29,6 +29,7 @@ class Subject:
         plans: Model name -> its split plan.
         files: Model name -> its whole ONNX file, for those who do not split.
         alpha: Model name -> the multiple of its isolated time in which it should be answered.
+        margin: Model name -> the share of that which is kept for what is no turn.
     """
 
     config: Path
@@ -36,6 +37,7 @@ class Subject:
     plans: dict[str, SplitPlan]
     files: dict[str, Path]
     alpha: dict[str, float]
+    margin: dict[str, float]
 
     @property
     def metadata(self) -> dict[str, Any]:
@@ -109,6 +111,7 @@ def load_subject(config: Path, out: Path, *, models: Sequence[str] = (), is_pinn
         plans={name: SplitPlan.load(each.folder) for name, each in stored.items()},
         files={name: each.folder / WHOLE_MODEL_FILE for name, each in stored.items()},
         alpha={model.model: model.qos.alpha for model in chosen},
+        margin={model.model: model.qos.margin for model in chosen},
     )
 
 

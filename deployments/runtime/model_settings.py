@@ -18,6 +18,8 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
         device: The device and what its models share.
         alpha: A request's deadline is its arrival plus alpha times the isolated time, unless it has its own.
         deadline_s: Deadline in seconds after arrival for every request of this model; None: by alpha.
+        margin: Share of the time to a deadline, whoever sets it, that is kept for the way to and from the client: turns
+            are given as if the answer were wanted so much earlier.
         priority: Level of requests that state none, 1 is the highest.
         timeout_s: Longest time a request may take before it is given up with an error; None: no limit.
         groups: The deployments of the chained layout; none in the fused one.
@@ -29,6 +31,7 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
     device: DeviceSettings
     alpha: float = 4.0
     deadline_s: float | None = None
+    margin: float = 0.0
     priority: int = 1
     timeout_s: float | None = None
     groups: tuple[BlockGroup, ...] = ()

@@ -95,7 +95,7 @@ def test_grpc_listens_on_the_loopback_interface_unless_it_is_switched_off(reposi
         (
             "1.args.qos",
             {"alhpa": 4},
-            r"\[1\]\.args\.qos\.alhpa: unknown key \(value 4\); allowed here are alpha, deadline_ms, priority",
+            r"\[1\]\.args\.qos\.alhpa: unknown key \(value 4\); allowed here are alpha, deadline_ms, margin, priority",
         ),
         ("1.args.qos", {"alpha": 0.5}, r"qos\.alpha: .*greater than or equal to 1 \(found 0\.5\)"),
         ("1.args.device.kind", "tpu", r"device\.kind: .*'cpu', .* or 'webgpu' \(found 'tpu'\)"),
