@@ -95,7 +95,7 @@ class QosConfig(Section):
 
     alpha: float = Field(4.0, ge=1, description="Deadline = arrival + alpha times the isolated time.")
     deadline_ms: float | None = Field(None, gt=0, description="A fixed deadline after arrival instead, milliseconds.")
-    margin: float = Field(0.1, ge=0, lt=1, description="Share of the time to a deadline kept for what is no turn.")
+    margin: float = Field(0.0, ge=0, lt=1, description="Share of the time to a deadline kept for what is no turn.")
     priority: int = Field(1, ge=1, description="1 is the highest; comes before deadlines.")
 
 

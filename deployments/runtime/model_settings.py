@@ -35,3 +35,14 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
     priority: int = 1
     timeout_s: float | None = None
     groups: tuple[BlockGroup, ...] = ()
+
+    def aim_s(self, wanted_s: float | None, isolated_s: float) -> float:
+        """When turns try to have a request answered, in seconds after its arrival.
+
+        Args:
+            wanted_s: When the request itself says, in seconds after its arrival; None: it does not.
+            isolated_s: How long it takes alone.
+        """
+        if wanted_s is None:
+            wanted_s = self.alpha * isolated_s if self.deadline_s is None else self.deadline_s
+        return (1.0 - self.margin) * wanted_s

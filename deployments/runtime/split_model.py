@@ -366,8 +366,6 @@ class SplitModel:
     ) -> Request:
         now_s = time.monotonic()
         isolated_s = loaded.block_times.isolated_s
-        own_s = deadline_s if deadline_s is not None else self.settings.deadline_s
-        wanted_s = own_s if own_s is not None else self.settings.alpha * isolated_s
         return Request(
             request_id=RequestId(uuid4().hex),
             model=self.settings.model,
@@ -375,7 +373,7 @@ class SplitModel:
             arrival_s=now_s,
             isolated_s=isolated_s,
             block_times_s=loaded.block_times.times_s,
-            deadline_s=now_s + (1.0 - self.settings.margin) * wanted_s,
+            deadline_s=now_s + self.settings.aim_s(deadline_s, isolated_s),
             priority=priority or self.settings.priority,
             is_traced=is_traced,
         )

@@ -112,8 +112,7 @@ async def test_a_cancelled_task_leaves_the_queue_while_it_waits_and_the_device_w
         wait_until, lambda: len(status("cpu-0")["snapshot"]["waiting"]) == 1, "the second request waits"
     )
     (seen,) = status("cpu-0")["snapshot"]["waiting"]
-    # a tenth of the time is kept for what is no turn
-    assert seen["age_s"] + seen["time_to_deadline_s"] == pytest.approx(0.9 * 50.0)
+    assert seen["age_s"] + seen["time_to_deadline_s"] == pytest.approx(50.0)
     waiting.cancel()
     await asyncio.to_thread(wait_until, lambda: not status("cpu-0")["snapshot"]["waiting"], "the queue is empty")
     running.cancel()
