@@ -17,13 +17,15 @@ from serve_app.repository import NAME_PATTERN, StoredModel, find_model
 
 
 def _with_qos(settings: ModelSettings, qos: QosConfig) -> ModelSettings:
-    return msgspec.structs.replace(
-        settings,
-        alpha=qos.alpha,
-        deadline_s=_seconds(qos.deadline_ms),
-        margin=qos.margin,
-        priority=qos.priority,
-    )
+    """The settings with what ``qos`` states; what it does not state stays."""
+    values = {
+        "alpha": qos.alpha,
+        "deadline_ms": _seconds(qos.deadline_ms),
+        "margin": qos.margin,
+        "priority": qos.priority,
+    }
+    stated = {name.replace("_ms", "_s"): values[name] for name in qos.model_fields_set}
+    return msgspec.structs.replace(settings, **stated)
 
 
 def _seconds(time_ms: float | None) -> float | None:

@@ -179,12 +179,15 @@ def test_models_whose_user_config_disagree_on_their_device_are_both_named(reposi
 
 
 def test_user_config_replaces_what_it_states_and_nothing_else(repository: Path) -> None:
-    model = load_config(write(repository, changed(("1.args.timeout_ms", 300)))).models[0]
+    qos = {"priority": 2, "deadline_ms": 90, "margin": 0.2}
+    model = load_config(write(repository, changed(("1.args.timeout_ms", 300), ("1.args.qos", qos)))).models[0]
     stated = model.to_settings()
+    assert (stated.priority, stated.deadline_s, stated.margin, stated.alpha) == (2, 0.09, 0.2, 4.0)
     live = live_config({"qos": {"alpha": 2}, "device": {"max_waiting": 7}}, stated.device)
     assert live.device_over(stated.device) == msgspec.structs.replace(stated.device, max_waiting=7)
     assert live.over(stated) == msgspec.structs.replace(stated, alpha=2.0)
     assert live.over(stated).timeout_s == 0.3
+    assert live_config({"qos": {"deadline_ms": None}}, stated.device).over(stated).deadline_s is None
 
 
 def test_null_in_user_config_takes_back_the_policy_and_the_bound_per_model(repository: Path) -> None:
