@@ -2,22 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
-
 from deployments.runtime.settings import DeviceSettings
-from deployments.scheduling.modes import Preemption
-from deployments.scheduling.policies.policy import Policy
 from deployments.scheduling.policies.table import make_policy
-
-
-class Rules(TypedDict):
-    """What the core takes from the device's settings, when it is made and when they change."""
-
-    policy: Policy
-    exclusive: bool
-    preemption: Preemption
-    max_waiting: int | None
-    max_waiting_per_model: int | None
+from deployments.scheduling.rules import Rules
 
 
 def rules_of(settings: DeviceSettings) -> Rules:

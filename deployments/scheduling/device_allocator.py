@@ -33,6 +33,7 @@ and nothing goes backwards because of it.
 from __future__ import annotations
 
 from math import inf
+from typing import Unpack
 
 from deployments.scheduling.candidate import Candidate
 from deployments.scheduling.decision import NOTHING_TO_DO, Decision
@@ -47,6 +48,7 @@ from deployments.scheduling.modes import Preemption
 from deployments.scheduling.notes import Notes
 from deployments.scheduling.policies.policy import Policy
 from deployments.scheduling.request import Request, RequestId, check_block_times
+from deployments.scheduling.rules import Rules
 from deployments.scheduling.snapshot import Snapshot, view
 from deployments.scheduling.waiting_room import Watcher
 
@@ -80,16 +82,14 @@ class DeviceAllocator:
         recovering: bool = False,
         watcher: Watcher | None = None,
     ) -> None:
-        self._state = DeviceState(
-            policy=policy,
-            exclusive=exclusive,
-            preemption=preemption,
-            max_waiting=max_waiting,
-            max_waiting_per_model=max_waiting_per_model,
-            handover_s=handover_s,
-            recovering=recovering,
-            watcher=watcher,
-        )
+        rules: Rules = {
+            "policy": policy,
+            "exclusive": exclusive,
+            "preemption": preemption,
+            "max_waiting": max_waiting,
+            "max_waiting_per_model": max_waiting_per_model,
+        }
+        self._state = DeviceState(rules, handover_s=handover_s, recovering=recovering, watcher=watcher)
         self._num_submitted = 0
 
     @property
@@ -355,27 +355,12 @@ class DeviceAllocator:
         self._state.recovering = False
         return self._state.decide(now_s)
 
-    def reconfigure(
-        self,
-        *,
-        policy: Policy,
-        exclusive: bool,
-        preemption: Preemption,
-        max_waiting: int | None,
-        max_waiting_per_model: int | None,
-        now_s: float,
-    ) -> Decision:
+    def reconfigure(self, *, now_s: float, **rules: Unpack[Rules]) -> Decision:
         """Other rules from now on (see the class), for those that wait or run as well; nobody is refused. O(n log n).
 
         Where a device becomes exclusive while several hold it, they run on, and nothing is granted until one is left.
         """
-        self._state.change_rules(
-            policy=policy,
-            exclusive=exclusive,
-            preemption=preemption,
-            max_waiting=max_waiting,
-            max_waiting_per_model=max_waiting_per_model,
-        )
+        self._state.change_rules(rules)
         return self._state.decide(now_s)
 
     def on_timer(self, now_s: float) -> Decision:

@@ -7,10 +7,9 @@ from math import inf
 from deployments.scheduling.candidate import Candidate
 from deployments.scheduling.decision import NOTHING_TO_DO, Decision, Refusal
 from deployments.scheduling.errors import NotHolderError, UnknownRequestError
-from deployments.scheduling.modes import Preemption
 from deployments.scheduling.next_turn import NextTurn, boundary_s
-from deployments.scheduling.policies.policy import Policy
 from deployments.scheduling.request import Request, RequestId
+from deployments.scheduling.rules import Rules
 from deployments.scheduling.waiting_room import WaitingRoom, Watcher
 
 _MAX_FORESEEN = 8
@@ -30,48 +29,30 @@ class DeviceState:
         holder: Who has the device; None if it is free, shared by several, or not exclusive.
     """
 
-    def __init__(
-        self,
-        *,
-        policy: Policy,
-        exclusive: bool,
-        preemption: Preemption,
-        max_waiting: int | None,
-        max_waiting_per_model: int | None,
-        handover_s: float,
-        recovering: bool,
-        watcher: Watcher | None,
-    ) -> None:
-        self.policy = policy
-        self.exclusive = exclusive
+    def __init__(self, rules: Rules, *, handover_s: float, recovering: bool, watcher: Watcher | None) -> None:
         self.recovering = recovering
-        self.waiting = WaitingRoom(policy, max_waiting, max_waiting_per_model, watcher)
         self.candidates: dict[RequestId, Candidate] = {}
         self.holders: dict[RequestId, Candidate] = {}
         self.holder: Candidate | None = None
-        self._next_turn = NextTurn(policy, preemption, handover_s)
         self._handover_s = handover_s
         self._watcher = watcher
+        self._adopt(rules)
 
-    def change_rules(
-        self,
-        *,
-        policy: Policy,
-        exclusive: bool,
-        preemption: Preemption,
-        max_waiting: int | None,
-        max_waiting_per_model: int | None,
-    ) -> None:
+    def change_rules(self, rules: Rules) -> None:
         """Other rules from now on; all wait on under them. O(n log n)."""
         waiting = self.waiting.in_arrival_order()
         for candidate in waiting:
             self.waiting.remove(candidate)
-        self.policy, self.exclusive = policy, exclusive
-        self._next_turn = NextTurn(policy, preemption, self._handover_s)
-        self.waiting = WaitingRoom(policy, max_waiting, max_waiting_per_model, self._watcher)
+        self._adopt(rules)
         for candidate in waiting:
             self.waiting.add(candidate)
         self.holder = self._only_holder()
+
+    def _adopt(self, rules: Rules) -> None:
+        self.policy = policy = rules["policy"]
+        self.exclusive = rules["exclusive"]
+        self._next_turn = NextTurn(policy, rules["preemption"], self._handover_s)
+        self.waiting = WaitingRoom(policy, rules["max_waiting"], rules["max_waiting_per_model"], self._watcher)
 
     # --- what is so
 
