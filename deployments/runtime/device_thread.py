@@ -121,7 +121,7 @@ class DeviceThread:
         self._failure: Exception | None = None
         try:
             self._connect(time.monotonic() + _CONNECT_LIMIT_S)
-            self._blocks = BlockRunner(model, load(), block_times)
+            self._blocks = BlockRunner(model, load(), block_times, lambda: self._is_closing)
         except Exception:
             self._close_connection()
             self._close_files()
@@ -221,7 +221,7 @@ class DeviceThread:
     def close(self) -> None:
         """Answer all requests with ``ReplicaClosedError`` and end the thread, at the latest at the next boundary."""
         with self._lock:
-            self._is_closing = self._blocks.is_closing = True
+            self._is_closing = True
             if self._connection is not None:
                 self._connection.shut_down()
         self._thread.join()

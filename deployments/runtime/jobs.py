@@ -83,15 +83,17 @@ class BlockRunner:
 
     Attributes:
         copies: What requests have sent to the device and got back.
-        is_closing: True from another thread: give up at the next boundary.
     """
 
-    def __init__(self, model: str, chain: LoadedBlocks[Any], block_times: BlockTimes) -> None:
+    def __init__(
+        self, model: str, chain: LoadedBlocks[Any], block_times: BlockTimes, is_closing: Callable[[], bool]
+    ) -> None:
+        """Where ``is_closing`` says so, a request is given up at the next boundary."""
         self._model = model
         self._chain = chain
         self._block_times = block_times
+        self._is_closing = is_closing
         self.copies = Copies()
-        self.is_closing = False
 
     def run(
         self, job: Job, page: LeasePage, lease: int, start_ns: int, block_ends_s: list[float]
@@ -115,7 +117,7 @@ class BlockRunner:
                     return "cancelled", None
                 if job.blocks_done == request.stops_at:
                     return "finished", self._outputs(job)
-                if self.is_closing:
+                if self._is_closing():
                     return "cancelled", ReplicaClosedError(
                         f"the replica of {self._model!r} shut down while the request ran: send it again"
                     )
