@@ -18,13 +18,9 @@ from serve_app.repository import NAME_PATTERN, StoredModel, find_model
 
 def _with_qos(settings: ModelSettings, qos: QosConfig) -> ModelSettings:
     """The settings with what ``qos`` states; what it does not state stays."""
-    values = {
-        "alpha": qos.alpha,
-        "deadline_ms": _seconds(qos.deadline_ms),
-        "margin": qos.margin,
-        "priority": qos.priority,
-    }
-    stated = {name.replace("_ms", "_s"): values[name] for name in qos.model_fields_set}
+    stated = qos.model_dump(exclude_unset=True)
+    if "deadline_ms" in stated:
+        stated["deadline_s"] = _seconds(stated.pop("deadline_ms"))
     return msgspec.structs.replace(settings, **stated)
 
 
