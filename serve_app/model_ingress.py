@@ -23,6 +23,7 @@ from serve_app.http import ROUTE_OPTIONS, DirectPost, install_errors, read_body,
 from serve_app.infer_codec import InferCodec
 from serve_app.placement import Place
 from serve_app.protocol import (
+    EncodedResponse,
     InferRequest,
     ModelMetadata,
     RequestLimits,
@@ -273,10 +274,14 @@ class ModelIngress(SplitModel):
         body = decompress_body(
             await read_body(request, self._limits.max_body_bytes), headers.get("content-encoding"), self._limits
         )
-        length = parse_header_length(headers.get("inference-header-content-length"))
-        wanted = await self._codec.decode(body, length)
+        encoded = await self._answer_body(body, parse_header_length(headers.get("inference-header-content-length")))
+        return response_in_pieces(encoded.body, encoded.headers)
+
+    async def _answer_body(self, body: bytes | bytearray, header_length: int | None) -> EncodedResponse:
+        """The answer to a request as it came over HTTP."""
+        wanted = await self._codec.decode(body, header_length)
         outputs, parameters = await self._infer_wanted(wanted)
-        encoded = await self._codec.encode(
+        return await self._codec.encode(
             self.settings.model,
             self.settings.version,
             wanted.request_id,
@@ -284,7 +289,6 @@ class ModelIngress(SplitModel):
             wanted.requested_outputs,
             parameters,
         )
-        return response_in_pieces(encoded.body, encoded.headers)
 
     async def _run(self, *arguments: Any, **options: Any) -> tuple[Outputs, InferenceRequest]:
         """See ``SplitModel``; every request counts in the statistics."""

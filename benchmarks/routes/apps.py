@@ -62,7 +62,7 @@ class Chooser:
             arrival_s=now_s,
             isolated_s=self._isolated_s,
             block_times_s=self._block_times_s,
-            deadline_s=now_s + self._settings.alpha * self._isolated_s,
+            deadline_s=now_s + self._settings.aim_s(None, self._isolated_s),
             priority=self._settings.priority,
         )
         return choose_device(self._views, request, now_s, first=self._turn)
@@ -73,11 +73,7 @@ class BodyReplica(ModelIngress):
 
     async def infer_body(self, body: bytes, header_length: int | None) -> tuple[bytes, dict[str, str]]:
         """Body and headers of the answer."""
-        wanted = await self._codec.decode(body, header_length)
-        outputs, parameters = await self._infer_wanted(wanted)
-        encoded = await self._codec.encode(
-            self.settings.model, self.settings.version, wanted.request_id, outputs, wanted.requested_outputs, parameters
-        )
+        encoded = await self._answer_body(body, header_length)
         return bytes(encoded.body), dict(encoded.headers)
 
 
