@@ -25,16 +25,15 @@ from typing import Any
 import aiohttp
 import numpy as np
 import onnx
-import yaml
 from onnx import TensorProto, helper
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.load.client import open_session
-from benchmarks.load.errors import ModelFailedError
+from benchmarks.load.client import open_session, post
+from benchmarks.load.config_file import write_config
 from benchmarks.serve.observe import DeviceWindow
 from deployments.runtime.messages import Slice
-from serve_app.config import GATEWAY_IMPORT_PATH, MODEL_IMPORT_PATH, MODEL_ROUTE, load_config
+from serve_app.config import load_config
 from serve_app.protocol.client_codec import encode_infer_request
 from serve_app.server import Server, free_port
 from split_tool.splitting import split
@@ -86,21 +85,7 @@ def make_config(folder: Path) -> Path:
     device: dict[str, Any] = {"kind": "cpu"}
     if (os.cpu_count() or 1) > 1:
         device["cores"] = [0]
-    model = {
-        "name": MODEL,
-        "route_prefix": MODEL_ROUTE + MODEL,
-        "import_path": MODEL_IMPORT_PATH,
-        "args": {"model": MODEL, "repository": str(folder / "models"), "device": device},
-    }
-    gateway = {
-        "name": "gateway",
-        "route_prefix": "/",
-        "import_path": GATEWAY_IMPORT_PATH,
-        "args": {"grpc_port": None},
-    }
-    path = folder / "config.yaml"
-    path.write_text(yaml.safe_dump({"applications": [gateway, model]}))
-    return path
+    return write_config(folder / "config.yaml", {MODEL: {"device": device}}, repository=folder / "models")
 
 
 def requests() -> tuple[Post, dict[str, Post]]:
@@ -125,7 +110,7 @@ def requests() -> tuple[Post, dict[str, Post]]:
     }
 
 
-async def keep_sending(session: aiohttp.ClientSession, url: str, post: Post, end_s: float) -> int:
+async def keep_sending(session: aiohttp.ClientSession, url: str, request: Post, end_s: float) -> int:
     """Send the request again and again until the time; how often.
 
     Raises:
@@ -133,10 +118,7 @@ async def keep_sending(session: aiohttp.ClientSession, url: str, post: Post, end
     """
     count = 0
     while asyncio.get_running_loop().time() < end_s:
-        async with session.post(f"{url}/v2/models/{MODEL}/infer", data=post[0], headers=post[1]) as answer:
-            body = await answer.read()
-            if answer.status != 200:
-                raise ModelFailedError(f"HTTP {answer.status}: {body[:300]!r}")
+        await post(session, f"{url}/v2/models/{MODEL}/infer", *request)
         count += 1
     return count
 
@@ -149,8 +131,8 @@ async def measure(url: str, *, rounds: int, seconds: float, console: Console) ->
     loop = asyncio.get_running_loop()
     async with open_session(timeout_s=60) as session:
         window = DeviceWindow(session, url, "cpu-0")
-        for post in (small, *beside.values()):
-            await keep_sending(session, url, post, loop.time() + 0.5)
+        for request in (small, *beside.values()):
+            await keep_sending(session, url, request, loop.time() + 0.5)
         for index in range(rounds):
             for phase in PHASES:
                 console.print(f"round {index + 1} of {rounds}: {phase}", style="dim")

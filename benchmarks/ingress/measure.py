@@ -10,8 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.ingress.payloads import MODEL, Form, Payload
-from benchmarks.load.client import open_session
-from benchmarks.load.errors import ModelFailedError
+from benchmarks.load.client import open_session, post
 from benchmarks.load.grpc_infer import open_infer
 
 OURS = "dlir-serve"
@@ -38,12 +37,9 @@ async def senders(url: str, default_url: str, grpc_address: str) -> AsyncIterato
     """Gives, for a payload, one way to send it per rival."""
     async with open_session(timeout_s=_ANSWER_LIMIT_S) as session, open_infer(grpc_address) as infer:
 
-        def http(address: str, post: tuple[bytes, dict[str, str]]) -> Send:
+        def http(address: str, request: tuple[bytes, dict[str, str]]) -> Send:
             async def send() -> None:
-                async with session.post(address, data=post[0], headers=post[1]) as answer:
-                    body = await answer.read()
-                    if answer.status != 200:
-                        raise ModelFailedError(f"{address}: HTTP {answer.status}: {body[:300]!r}")
+                await post(session, address, *request)
 
             return send
 
@@ -99,15 +95,15 @@ def summary(rounds: Sequence[Mapping[str, Times]]) -> dict[str, dict[str, float]
 
 
 def ratios(rounds: Sequence[Mapping[str, Times]], percentile: float) -> dict[str, dict[str, float]]:
-    """Our HTTP over each plain rival: the median of the rounds' ratios, and the smallest and largest of them."""
-    found = {}
-    for who in (PLAIN, PLAIN_DEFAULT):
-        of_rounds = [
-            float(np.percentile(each[OURS], percentile) / np.percentile(each[who], percentile)) for each in rounds
-        ]
-        found[who] = {
-            "ratio": round(float(np.median(of_rounds)), 3),
-            "min": round(min(of_rounds), 3),
-            "max": round(max(of_rounds), 3),
-        }
-    return found
+    """Our HTTP over each plain rival."""
+    return {who: ratio(rounds, percentile, OURS, over=who) for who in (PLAIN, PLAIN_DEFAULT)}
+
+
+def ratio(rounds: Sequence[Mapping[str, Times]], percentile: float, who: str, *, over: str) -> dict[str, float]:
+    """The times of one rival over those of another: the median of the rounds' ratios, their smallest and largest."""
+    of_rounds = [float(np.percentile(each[who], percentile) / np.percentile(each[over], percentile)) for each in rounds]
+    return {
+        "ratio": round(float(np.median(of_rounds)), 3),
+        "min": round(min(of_rounds), 3),
+        "max": round(max(of_rounds), 3),
+    }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -11,7 +10,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from serve_app.config import GATEWAY_IMPORT_PATH, MODEL_IMPORT_PATH, MODEL_ROUTE
+from benchmarks.load.config_file import write_config
 from serve_app.protocol import inference_pb2 as pb
 from serve_app.protocol.client_codec import encode_infer_request
 from split_tool.splitting import split
@@ -89,21 +88,12 @@ def make_config(folder: Path, cores: list[int]) -> Path:
     """A configuration file that serves the model twice: by us and by the plain deployment."""
     path = make_model(folder)
     device = {"kind": "cpu"} | ({"cores": cores} if cores else {})
-    applications = [
-        {"name": "gateway", "route_prefix": "/", "import_path": GATEWAY_IMPORT_PATH},
-        {
-            "name": MODEL,
-            "route_prefix": MODEL_ROUTE + MODEL,
-            "import_path": MODEL_IMPORT_PATH,
-            "args": {"model": MODEL, "repository": str(folder / "models"), "device": device},
-        },
-        {
-            "name": "plain",
-            "route_prefix": "/plain",
-            "import_path": "benchmarks.ingress.plain:plain",
-            "args": {"path": str(path), "cores": cores},
-        },
-    ]
-    config = folder / "config.yaml"
-    config.write_text(json.dumps({"applications": applications}))
-    return config
+    plain = {
+        "name": "plain",
+        "route_prefix": "/plain",
+        "import_path": "benchmarks.ingress.plain:plain",
+        "args": {"path": str(path), "cores": cores},
+    }
+    return write_config(
+        folder / "config.yaml", {MODEL: {"device": device}}, repository=folder / "models", gateway={}, others=[plain]
+    )

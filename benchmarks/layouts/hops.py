@@ -17,15 +17,14 @@ from typing import Any
 
 import aiohttp
 import numpy as np
-import yaml
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks.ingress.measure import Send, Times, closed_loop, summary
 from benchmarks.layouts.model import split_model
-from benchmarks.load.client import open_session
-from benchmarks.load.errors import ModelFailedError
-from serve_app.config import GATEWAY_IMPORT_PATH, MODEL_IMPORT_PATH, MODEL_ROUTE
+from benchmarks.load.client import open_session, post
+from benchmarks.load.config_file import write_config
+from serve_app.config import MODEL_ROUTE
 from serve_app.protocol.client_codec import encode_infer_request
 
 LAYOUTS = ("fused", "chained")
@@ -46,17 +45,8 @@ def make_config(folder: Path) -> Path:
     split_model(folder, models / "fused", num_blocks=NUM_BLOCKS, product=_PRODUCT)
     shutil.copytree(models / "fused", models / "chained")
     device = {"kind": "cpu"} | ({"cores": [0]} if (os.cpu_count() or 1) > 1 else {})
-    applications: list[dict[str, Any]] = [
-        {"name": "gateway", "route_prefix": "/", "import_path": GATEWAY_IMPORT_PATH, "args": {"grpc_port": None}}
-    ]
-    for layout in LAYOUTS:
-        args = {"model": layout, "repository": str(models), "device": device, "layout": layout}
-        applications.append(
-            {"name": layout, "route_prefix": MODEL_ROUTE + layout, "import_path": MODEL_IMPORT_PATH, "args": args}
-        )
-    path = folder / "config.yaml"
-    path.write_text(yaml.safe_dump({"applications": applications}))
-    return path
+    stated = {layout: {"device": device, "layout": layout} for layout in LAYOUTS}
+    return write_config(folder / "config.yaml", stated, repository=models)
 
 
 async def measure(url: str, *, rounds: int, seconds: float, say: Callable[[str], None]) -> Found:
@@ -88,10 +78,7 @@ def sender(session: aiohttp.ClientSession, url: str, crossing_bytes: int) -> Sen
     headers = {"Inference-Header-Content-Length": str(request.header_length)}
 
     async def send() -> None:
-        async with session.post(f"{url}/infer", data=request.body, headers=headers) as answer:
-            text = await answer.read()
-            if answer.status != 200:
-                raise ModelFailedError(f"{url}: HTTP {answer.status}: {text[:300]!r}")
+        await post(session, f"{url}/infer", request.body, headers)
 
     return send
 

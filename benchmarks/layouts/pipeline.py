@@ -20,7 +20,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
 from rich.console import Console
 from rich.table import Table
 
@@ -28,7 +27,8 @@ from benchmarks.ingress.measure import closed_loop
 from benchmarks.layouts.hops import sender, spread
 from benchmarks.layouts.model import split_model
 from benchmarks.load.client import open_session
-from serve_app.config import GATEWAY_IMPORT_PATH, MODEL_IMPORT_PATH, MODEL_ROUTE
+from benchmarks.load.config_file import write_config
+from serve_app.config import MODEL_ROUTE
 
 ONE, BOTH, CHAINED = "fused-one", "fused-both", "chained-both"
 WAYS = (ONE, BOTH, CHAINED)
@@ -55,17 +55,7 @@ def make_config(folder: Path) -> Path:
             "chained": {"groups": [{"blocks": NUM_BLOCKS // 2}, {"device": second}]},
         },
     }
-    applications: list[dict[str, Any]] = [
-        {"name": "gateway", "route_prefix": "/", "import_path": GATEWAY_IMPORT_PATH, "args": {"grpc_port": None}}
-    ]
-    for way, stated in of_way.items():
-        args = {"model": way, "repository": str(models)} | stated
-        applications.append(
-            {"name": way, "route_prefix": MODEL_ROUTE + way, "import_path": MODEL_IMPORT_PATH, "args": args}
-        )
-    path = folder / "config.yaml"
-    path.write_text(yaml.safe_dump({"applications": applications}))
-    return path
+    return write_config(folder / "config.yaml", of_way, repository=models)
 
 
 async def measure(url: str, *, rounds: int, seconds: float, num_clients: int, say: Callable[[str], None]) -> Found:

@@ -137,6 +137,19 @@ class HttpSender:
             return response.status, response.headers.get("Inference-Header-Content-Length"), await response.read()
 
 
+async def post(session: aiohttp.ClientSession, address: str, body: bytes, headers: Mapping[str, str]) -> bytes:
+    """The body of the answer.
+
+    Raises:
+        ModelFailedError: If the answer is another than HTTP 200.
+    """
+    async with session.post(address, data=body, headers=headers) as response:
+        answer = await response.read()
+        if response.status != 200:
+            raise ModelFailedError(f"{address}: HTTP {response.status}: {answer[:300]!r}")
+        return answer
+
+
 async def fetch_json(session: aiohttp.ClientSession, method: str, address: str) -> Any:
     """The JSON that the server answers.
 

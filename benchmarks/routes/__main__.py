@@ -37,16 +37,16 @@ from typing import Any
 import aiohttp
 import numpy as np
 import onnx
-import yaml
 from onnx import TensorProto, helper, numpy_helper
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.ingress.measure import Times, closed_loop, summary
+from benchmarks.ingress.measure import Times, closed_loop, ratio, summary
 from benchmarks.ingress.payloads import MODEL, make_model, make_payload
-from benchmarks.load.client import open_session
+from benchmarks.load.client import open_session, post
+from benchmarks.load.config_file import write_config
 from benchmarks.load.errors import ModelFailedError
-from serve_app.config import GATEWAY_IMPORT_PATH, MODEL_IMPORT_PATH, MODEL_ROUTE, load_config
+from serve_app.config import MODEL_ROUTE, load_config
 from serve_app.protocol.client_codec import encode_infer_request
 from serve_app.server import Server, free_port, has_haproxy
 from split_tool.splitting import split
@@ -81,28 +81,19 @@ def make_config(folder: Path) -> Path:
     _make_busy_model(folder)
     cores: list[dict[str, Any]] = [{"cores": [0]}, {"cores": [1]}] if (os.cpu_count() or 1) >= 4 else [{}, {}]
     devices = [{"index": index} | pinned for index, pinned in enumerate(cores)]
-    stated = {"repository": str(folder / "models"), "device": {"kind": "cpu"}}
-    model = stated | {"model": MODEL, "devices": devices}
-    applications = [
-        {"name": "gateway", "route_prefix": "/", "import_path": GATEWAY_IMPORT_PATH, "args": {"grpc_port": None}},
-        {"name": MODEL, "route_prefix": PATHS[HAND_ON], "import_path": MODEL_IMPORT_PATH, "args": model},
-        {"name": "thin", "route_prefix": PATHS[THIN], "import_path": "benchmarks.routes.apps:thin", "args": model},
-        {
-            "name": "routed",
-            "route_prefix": PATHS[ROUTER],
-            "import_path": "benchmarks.routes.apps:routed",
-            "args": model,
-        },
-        {
-            "name": BUSY,
-            "route_prefix": MODEL_ROUTE + BUSY,
-            "import_path": MODEL_IMPORT_PATH,
-            "args": stated | {"model": BUSY, "device": {"kind": "cpu"} | devices[0]},
-        },
-    ]
-    path = folder / "config.yaml"
-    path.write_text(yaml.safe_dump({"applications": applications}))
-    return path
+    model = {"device": {"kind": "cpu"}, "devices": devices}
+    as_others = {"model": MODEL, "repository": str(folder / "models")} | model
+    return write_config(
+        folder / "config.yaml",
+        {MODEL: model, BUSY: {"device": {"kind": "cpu"} | devices[0]}},
+        repository=folder / "models",
+        others=[_other("thin", THIN, as_others), _other("routed", ROUTER, as_others)],
+    )
+
+
+def _other(name: str, way: str, args: dict[str, Any]) -> dict[str, Any]:
+    import_path = f"benchmarks.routes.apps:{name}"
+    return {"name": name, "route_prefix": PATHS[way], "import_path": import_path, "args": args}
 
 
 def _make_busy_model(folder: Path) -> None:
@@ -131,31 +122,27 @@ class Clients:
         self._session = session
         self._url = url
 
-    async def send(self, path: str, post: tuple[bytes, dict[str, str]]) -> bytes:
+    async def send(self, path: str, request: tuple[bytes, dict[str, str]]) -> bytes:
         """The body of the answer.
 
         Raises:
             ModelFailedError: If there is none.
         """
-        async with self._session.post(f"{self._url}{path}/infer", data=post[0], headers=post[1]) as answer:
-            body = await answer.read()
-            if answer.status != 200:
-                raise ModelFailedError(f"{path}: HTTP {answer.status}: {body[:300]!r}")
-            return body
+        return await post(self._session, f"{self._url}{path}/infer", *request)
 
-    async def wait_until_all_answer(self, post: tuple[bytes, dict[str, str]]) -> None:
+    async def wait_until_all_answer(self, request: tuple[bytes, dict[str, str]]) -> None:
         """Return once each way gives the same answer.
 
         Raises:
             ModelFailedError: If one does not in time, or gives another one.
         """
-        wanted = await self.send(PATHS[HAND_ON], post)
+        wanted = await self.send(PATHS[HAND_ON], request)
         loop = asyncio.get_running_loop()
         give_up_s = loop.time() + _START_LIMIT_S
         for who, path in PATHS.items():
             while True:
                 try:
-                    body = await self.send(path, post)
+                    body = await self.send(path, request)
                     break
                 except ModelFailedError:
                     if loop.time() > give_up_s:
@@ -168,15 +155,15 @@ class Clients:
     async def keep_busy(self, is_wanted: bool) -> AsyncIterator[None]:
         """Keeps the first device busy as long as the block runs, if that is wanted."""
         request = encode_infer_request({"x": np.zeros(1, np.float32)})
-        post = (request.body, {"Inference-Header-Content-Length": str(request.header_length)})
+        message = (request.body, {"Inference-Header-Content-Length": str(request.header_length)})
 
         async def send_on() -> None:
             while True:
-                await self.send(MODEL_ROUTE + BUSY, post)
+                await self.send(MODEL_ROUTE + BUSY, message)
 
         tasks = [asyncio.create_task(send_on()) for _ in range(_NUM_BUSY_CLIENTS if is_wanted else 0)]
         if tasks:
-            await self.send(MODEL_ROUTE + BUSY, post)
+            await self.send(MODEL_ROUTE + BUSY, message)
         try:
             yield
         finally:
@@ -196,8 +183,8 @@ async def measure(
     ways = list(PATHS)
     async with open_session(timeout_s=60.0) as session:
         clients = Clients(session, url)
-        for post in payloads.values():
-            await clients.wait_until_all_answer(post)
+        for request in payloads.values():
+            await clients.wait_until_all_answer(request)
         console.print("ready", style="dim")
         for index, cell in itertools.product(range(-1, rounds), cells):  # the first one warms up
             times = {}
@@ -214,8 +201,8 @@ async def measure(
     return found
 
 
-async def _discard(clients: Clients, path: str, post: tuple[bytes, dict[str, str]]) -> None:
-    await clients.send(path, post)
+async def _discard(clients: Clients, path: str, request: tuple[bytes, dict[str, str]]) -> None:
+    await clients.send(path, request)
 
 
 def report(found: dict[Cell, Rounds]) -> dict[str, Any]:
@@ -229,17 +216,7 @@ def report(found: dict[Cell, Rounds]) -> dict[str, Any]:
 
 def _ratios(rounds: Rounds, percentile: float) -> dict[str, dict[str, float]]:
     """Each other way over hand-on."""
-    found = {}
-    for who in (THIN, ROUTER):
-        of_rounds = [
-            float(np.percentile(each[who], percentile) / np.percentile(each[HAND_ON], percentile)) for each in rounds
-        ]
-        found[who] = {
-            "ratio": round(float(np.median(of_rounds)), 2),
-            "min": round(min(of_rounds), 2),
-            "max": round(max(of_rounds), 2),
-        }
-    return found
+    return {who: ratio(rounds, percentile, who, over=HAND_ON) for who in (THIN, ROUTER)}
 
 
 def print_table(answer: dict[str, Any], console: Console) -> None:
@@ -250,8 +227,8 @@ def print_table(answer: dict[str, Any], console: Console) -> None:
     for cell, whose in answer["times"].items():
         key = cell
         for who, figures in whose.items():
-            ratios = (answer[name][cell].get(who) for name in ("ratio_p50", "ratio_p99"))
-            spreads = ("" if each is None else f"{each['ratio']} ({each['min']} to {each['max']})" for each in ratios)
+            ratios = [answer[name][cell][who] for name in ("ratio_p50", "ratio_p99") if who in answer[name][cell]]
+            spreads = (f"{each['ratio']:.2f} ({each['min']:.2f} to {each['max']:.2f})" for each in ratios)
             table.add_row(key, who, *(f"{figures[name]:g}" for name in ("p50_ms", "p99_ms", "count")), *spreads)
             key = ""
     console.print(table)

@@ -11,10 +11,11 @@ from typing import Any
 import msgspec
 import yaml
 
+from benchmarks.load import config_file
 from benchmarks.serve.errors import SubjectError
 from deployments.runtime.backends.providers import PROVIDERS
 from deployments.runtime.settings import DeviceSettings
-from serve_app.config import GATEWAY_IMPORT_PATH, MODEL_IMPORT_PATH, MODEL_ROUTE, load_config
+from serve_app.config import MODEL_IMPORT_PATH, load_config
 from serve_app.protocol import model_metadata
 from split_tool.plan import WHOLE_MODEL_FILE, SplitPlan
 
@@ -127,13 +128,5 @@ def write_config(folder: Path, out: Path) -> Path:
             f"no split models in {folder}: make them with 'python -m split_tool split MODEL.onnx --out {folder}/NAME'"
         )
     device = {"kind": "cpu", "threads": 1, "cores": [0]}
-    entries: list[dict[str, Any]] = [
-        {"name": "gateway", "route_prefix": "/", "import_path": GATEWAY_IMPORT_PATH, "args": {}}
-    ]
-    for model in models:
-        arguments = {"model": model, "repository": str(folder), "device": device}
-        route = MODEL_ROUTE + model
-        entries.append({"name": model, "route_prefix": route, "import_path": MODEL_IMPORT_PATH, "args": arguments})
-    path = out / "models.yaml"
-    path.write_text(yaml.safe_dump({"applications": entries}, sort_keys=False))
-    return path
+    stated = {model: {"device": device} for model in models}
+    return config_file.write_config(out / "models.yaml", stated, repository=folder, gateway={})
