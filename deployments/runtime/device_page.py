@@ -14,7 +14,6 @@ The file stays when the device is closed: were it removed, somebody could still 
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import mmap
 import os
@@ -49,10 +48,11 @@ class DevicePage:
 
     def try_take_turn(self) -> bool:
         """Take the turn lock if no other process has it."""
-        with contextlib.suppress(BlockingIOError):
+        try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        return False
+        except BlockingIOError:
+            return False
+        return True
 
     def take_turn(self) -> None:
         """Take the turn lock, waiting for it."""

@@ -393,7 +393,8 @@ class DeviceThread:
         page, mailbox, device = self._files
         if (job := self._take_turn(grant, device)) is None:
             return
-        first_block, block_ends_s = job.blocks_done, list[float]()
+        first_block = job.blocks_done
+        block_ends_s: list[float] = []
         start_ns = time.monotonic_ns()
         page.begin(grant.lease, first_block, start_ns)
         outcome, result = self._blocks.run(job, page, grant.lease, start_ns, block_ends_s)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
+import msgspec
 import numpy as np
 
 from deployments.runtime.backends.interface import LoadedBlocks
@@ -41,7 +42,7 @@ class Job:
         self.is_cancelled = False
 
 
-class TurnEnd(NamedTuple):
+class TurnEnd(msgspec.Struct):
     """A turn that is over, with what is still to be told of it."""
 
     job: Job
