@@ -27,8 +27,8 @@ demo: models ## one minute of mixed load per mode: make demo, or make demo MODE=
 	mkdir -p out
 	$(BIN)/python -m benchmarks.demo --config config.yaml $(DEMO_MODES) --json out/demo.json --plot out/demo.png
 
-models: $(INSTALLED) ## split the example models, no block over 15 ms; nothing to do where their plans are up to date
-	$(BIN)/python -m split_tool zoo --out models --max-block-ms 15
+models: $(INSTALLED) ## split the example models for one device; nothing to do where their plans are up to date
+	$(BIN)/python -m split_tool zoo --out models --together
 
 test: $(INSTALLED_DEV) $(TRITON_INSTALLED) ## all tests: those without a Ray cluster beside those that mostly wait for one
 	$(MAKE) --no-print-directory --jobs=2 test-offline test-online

@@ -19,8 +19,9 @@ from serve_app.repository import NAME_PATTERN, StoredModel, find_model
 def _with_qos(settings: ModelSettings, qos: QosConfig) -> ModelSettings:
     """The settings with what ``qos`` states; what it does not state stays."""
     stated = qos.model_dump(exclude_unset=True)
-    if "deadline_ms" in stated:
-        stated["deadline_s"] = _seconds(stated.pop("deadline_ms"))
+    for name in ("deadline", "margin"):
+        if f"{name}_ms" in stated:
+            stated[f"{name}_s"] = _seconds(stated.pop(f"{name}_ms"))
     return msgspec.structs.replace(settings, **stated)
 
 
@@ -93,7 +94,8 @@ class QosConfig(Section):
 
     alpha: float = Field(4.0, ge=1, description="Deadline = arrival + alpha times the isolated time.")
     deadline_ms: float | None = Field(None, gt=0, description="A fixed deadline after arrival instead, milliseconds.")
-    margin: float = Field(0.0, ge=0, lt=1, description="Share of the time to a deadline kept for what is no turn.")
+    margin: float = Field(0.0, ge=0, lt=1, description="Share of the time to a deadline kept for longer turns.")
+    margin_ms: float = Field(0.0, ge=0, description="Milliseconds of it kept for the way to and from the client.")
     priority: int = Field(1, ge=1, description="1 is the highest; comes before deadlines.")
 
 

@@ -1,4 +1,4 @@
-"""Command line: ``python -m split_tool split | show | verify | compare | plot | zoo | compile | warm``."""
+"""Command line: ``python -m split_tool split | together | zoo | show | verify | compare | plot | compile | warm``."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="split_tool", description="Split an ONNX model into consecutive blocks of even run time."
     )
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     split = commands.add_parser("split", help="split a model and write its plan and block files")
     split.add_argument("model", type=Path, metavar="MODEL", help="the ONNX file")
@@ -76,14 +76,21 @@ def _parser() -> argparse.ArgumentParser:
     compare.add_argument("--json", action="store_true", help="print them as a JSON list")
     compare.set_defaults(run=_compare)
 
+    together = commands.add_parser("together", help="split models that share a device, by the shortest of them")
+    together.add_argument("models", type=Path, nargs="+", metavar="MODEL.onnx")
+    together.set_defaults(run=_together)
+
     zoo = commands.add_parser("zoo", help="split the models that come with the onnx package")
-    zoo.add_argument("--out", type=Path, default=Path("models"), metavar="DIR", help="folder (default models)")
     zoo.add_argument("--only", metavar="A,B", help="these models instead of the default five")
-    zoo.add_argument("--threads", type=int, default=1, metavar="N", help="intra-op threads (default 1)")
-    zoo.add_argument("--force", action="store_true", help="split again even what is up to date")
-    zoo.add_argument("--max-block-ms", type=float, metavar="X", help="longest block (default: the tool chooses)")
-    zoo.add_argument("--json", action="store_true", help="print the plans as a JSON list")
+    zoo.add_argument("--together", action="store_true", help="as models that share a device")
     zoo.set_defaults(run=_zoo)
+
+    for several, default in ((together, "as the shortest model takes"), (zoo, "the tool chooses")):
+        several.add_argument("--max-block-ms", type=float, metavar="X", help=f"longest block (default: {default})")
+        several.add_argument("--out", type=Path, default=Path("models"), metavar="DIR", help="folder (default models)")
+        several.add_argument("--threads", type=int, default=1, metavar="N", help="intra-op threads (default 1)")
+        several.add_argument("--force", action="store_true", help="split again even what is up to date")
+        several.add_argument("--json", action="store_true", help="print the plans as a JSON list")
 
     add_compile_command(commands.add_parser("compile", help="compile the blocks of a plan for an OpenCL device (TVM)"))
     add_warm_command(commands.add_parser("warm", help="let the driver build compiled blocks now, for fast starts"))
@@ -156,11 +163,27 @@ def _compare(options: argparse.Namespace) -> int:
 
 
 def _zoo(options: argparse.Namespace) -> int:
+    from split_tool.zoo import DEFAULT_MODELS, model_path
+
+    names = options.only.split(",") if options.only else DEFAULT_MODELS
+    return _split_all({name: model_path(name) for name in names}, options, is_shared=options.together)
+
+
+def _together(options: argparse.Namespace) -> int:
+    from split_tool.splitting import default_name
+
+    paths = {default_name(path): path for path in options.models}
+    if len(paths) < len(options.models):
+        raise OptionError("two of the files have the same name: each is the name of its model and of its folder")
+    return _split_all(paths, options, is_shared=True)
+
+
+def _split_all(paths: dict[str, Path], options: argparse.Namespace, *, is_shared: bool) -> int:
     from split_tool.progress import ProgressBar
     from split_tool.report import longest_ms, overhead_pct
-    from split_tool.zoo import DEFAULT_MODELS, ZooResult, make_zoo
+    from split_tool.together import Result, split_all
 
-    def tell(result: ZooResult) -> None:
+    def tell(result: Result) -> None:
         if options.json:
             return
         plan = result.plan
@@ -171,12 +194,12 @@ def _zoo(options: argparse.Namespace) -> int:
             flush=True,
         )
 
-    names = options.only.split(",") if options.only else DEFAULT_MODELS
-    with ProgressBar("zoo") as bar:
-        results = make_zoo(
+    with ProgressBar(options.command) as bar:
+        results = split_all(
+            paths,
             options.out,
-            names,
             max_block_ms=options.max_block_ms,
+            is_shared=is_shared,
             num_threads=options.threads,
             force=options.force,
             reporter=lambda name: lambda phase, share: bar(f"{name}: {phase}", share),

@@ -133,6 +133,7 @@ def _setting(options: Options, subject: Subject, references: dict[str, Reference
         isolated_s={model: reference.isolated_s for model, reference in references.items()},
         alpha=subject.alpha,
         margin=subject.margin,
+        margin_s=subject.margin_s,
         blocks_s={model: tuple(block.time_ms / 1e3 for block in plan.blocks) for model, plan in subject.plans.items()},
         planned_s={model: plan.isolated_ms / 1e3 for model, plan in subject.plans.items()},
         device=subject.device.device,

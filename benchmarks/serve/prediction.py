@@ -18,6 +18,8 @@ from benchmarks.serve.competitors import COMPETITORS
 from benchmarks.serve.figures import MAIN_ALPHA, by_competitor_and_load, ratios_of
 from benchmarks.serve.records import Round, Setting
 from benchmarks.serve.turns import block_times_s, handover_s, lone_path_s
+from deployments.runtime.model_settings import ModelSettings
+from deployments.runtime.settings import DeviceSettings
 from deployments.scheduling.modes import Mode
 from deployments.scheduling.request import Request, RequestId
 from deployments.simulation import experiment
@@ -125,6 +127,14 @@ def _models(each: Round, mode: Mode, setting: Setting) -> dict[str, SimulatedMod
 
 
 def _request(number: int, arrival_s: float, model: SimulatedModel, setting: Setting) -> Request:
-    arrival = Arrival(arrival_s=arrival_s, model=model.name)
-    aim = setting.alpha[model.name] * (1.0 - setting.margin.get(model.name, 0.0))
-    return make_request(RequestId(str(number)), arrival, {model.name: model}, alpha=aim)
+    alpha = setting.alpha[model.name]
+    settings = ModelSettings(
+        model=model.name,
+        folder="",
+        device=DeviceSettings(),
+        alpha=alpha,
+        margin=setting.margin.get(model.name, 0.0),
+        margin_s=setting.margin_s.get(model.name, 0.0),
+    )
+    arrival = Arrival(arrival_s=arrival_s, model=model.name, deadline_s=settings.aim_s(None, model.isolated_s))
+    return make_request(RequestId(str(number)), arrival, {model.name: model}, alpha=alpha)

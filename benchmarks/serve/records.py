@@ -26,7 +26,8 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
         isolated_s: Isolated time of each model with plain ONNX Runtime, in seconds.
         alpha: Multiple of it in which each model should be answered.
         blocks_s: Block times of each split plan, in seconds.
-        margin: Share of the time to a deadline that the server keeps for what is no turn; older records lack it.
+        margin: Share of the time to a deadline that the server keeps for longer turns; older records lack it.
+        margin_s: Seconds of it that it keeps for the way to and from the client; older records lack it.
         planned_s: Isolated time in each split plan, in seconds; older records lack it.
         device: Name of the device.
         is_pinned: Inference of every competitor has the same cores, which nothing else uses.
@@ -52,6 +53,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     versions: dict[str, str]
     date: str
     margin: dict[str, float] = {}
+    margin_s: dict[str, float] = {}
     planned_s: dict[str, float] = {}
 
 

@@ -30,7 +30,8 @@ class Subject:
         plans: Model name -> its split plan.
         files: Model name -> its whole ONNX file, for those who do not split.
         alpha: Model name -> the multiple of its isolated time in which it should be answered.
-        margin: Model name -> the share of that which is kept for what is no turn.
+        margin: Model name -> the share of that which is kept for longer turns.
+        margin_s: Model name -> the seconds of that which are kept for the way to and from the client.
     """
 
     config: Path
@@ -39,6 +40,7 @@ class Subject:
     files: dict[str, Path]
     alpha: dict[str, float]
     margin: dict[str, float]
+    margin_s: dict[str, float]
 
     @property
     def metadata(self) -> dict[str, Any]:
@@ -113,6 +115,7 @@ def load_subject(config: Path, out: Path, *, models: Sequence[str] = (), is_pinn
         files={name: each.folder / WHOLE_MODEL_FILE for name, each in stored.items()},
         alpha={model.model: model.qos.alpha for model in chosen},
         margin={model.model: model.qos.margin for model in chosen},
+        margin_s={model.model: model.qos.margin_ms / 1e3 for model in chosen},
     )
 
 

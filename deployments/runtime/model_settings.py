@@ -18,8 +18,9 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
         device: The device and what its models share.
         alpha: A request's deadline is its arrival plus alpha times the isolated time, unless it has its own.
         deadline_s: Deadline in seconds after arrival for every request of this model; None: by alpha.
-        margin: Share of the time to a deadline, whoever sets it, that is kept for the way to and from the client: turns
-            are given as if the answer were wanted so much earlier.
+        margin: Share of the time to a deadline, whoever sets it, that is kept for turns that last longer than
+            predicted: turns are given as if the answer were wanted so much earlier.
+        margin_s: The same in seconds, for the way to and from the client; at most half of what the deadline leaves.
         priority: Level of requests that state none, 1 is the highest.
         timeout_s: Longest time a request may take before it is given up with an error; None: no limit.
         groups: The deployments of the chained layout; none in the fused one.
@@ -32,6 +33,7 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
     alpha: float = 4.0
     deadline_s: float | None = None
     margin: float = 0.0
+    margin_s: float = 0.0
     priority: int = 1
     timeout_s: float | None = None
     groups: tuple[BlockGroup, ...] = ()
@@ -45,4 +47,5 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
         """
         if wanted_s is None:
             wanted_s = self.alpha * isolated_s if self.deadline_s is None else self.deadline_s
-        return (1.0 - self.margin) * wanted_s
+        aim_s = (1.0 - self.margin) * wanted_s
+        return aim_s - min(self.margin_s, max(aim_s - isolated_s, 0.0) / 2)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
+import onnx
 import onnxruntime as ort
 import pytest
 
 import split_tool
 from split_tool.__main__ import main
 from split_tool.plan import SplitPlan
+from split_tool.together import SHORTEST_BLOCK_MS
 from split_tool.zoo import model_path
 
 
@@ -59,3 +62,32 @@ def test_a_plan_is_drawn(tmp_path: Path) -> None:
     split_tool.split(model_path("squeezenet"), tmp_path / "plan", blocks=3, budget_s=0.1)
     assert main(["plot", str(tmp_path / "plan"), "--out", str(tmp_path / "plan.png")]) == 0
     assert (tmp_path / "plan.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_models_that_share_a_device_get_blocks_as_short_as_the_shortest_of_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    short, long = tmp_path / "short.onnx", tmp_path / "long.onnx"
+    node = onnx.helper.make_node("Relu", ["x"], ["y"])
+    x, y = (onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [4]) for name in "xy")
+    graph = onnx.helper.make_graph([node], "short", [x], [y])
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=9), short)
+    shutil.copy(model_path("squeezenet"), long)
+    command = ["together", str(long), str(short), "--out", str(tmp_path / "models")]
+    assert main(command) == 0
+    plans = {name: SplitPlan.load(tmp_path / "models" / name) for name in ("short", "long")}
+    assert {plan.request.max_block_ms for plan in plans.values()} == {SHORTEST_BLOCK_MS}
+    assert len(plans["short"].blocks) == 1 < len(plans["long"].blocks)
+    capsys.readouterr()
+    assert main(command) == 0
+    assert capsys.readouterr().out.count("(up to date)") == 2
+    assert {name: SplitPlan.load(tmp_path / "models" / name) for name in plans} == plans
+
+
+def test_two_models_of_one_name_are_refused_before_anything_is_split(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = [str(tmp_path / folder / "model.onnx") for folder in "ab"]
+    assert main(["together", *paths, "--out", str(tmp_path / "models")]) == 1
+    assert "same name" in capsys.readouterr().err
+    assert not (tmp_path / "models").exists()

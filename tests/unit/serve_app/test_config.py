@@ -95,7 +95,7 @@ def test_grpc_listens_on_the_loopback_interface_unless_it_is_switched_off(reposi
         (
             "1.args.qos",
             {"alhpa": 4},
-            r"\[1\]\.args\.qos\.alhpa: unknown key \(value 4\); allowed here are alpha, deadline_ms, margin, priority",
+            r"\[1\]\.args\.qos\.alhpa: unknown key \(value 4\); allowed here are alpha, deadline_ms, margin, margin_ms",
         ),
         ("1.args.qos", {"alpha": 0.5}, r"qos\.alpha: .*greater than or equal to 1 \(found 0\.5\)"),
         ("1.args.device.kind", "tpu", r"device\.kind: .*'cpu', .* or 'webgpu' \(found 'tpu'\)"),
@@ -179,10 +179,11 @@ def test_models_whose_user_config_disagree_on_their_device_are_both_named(reposi
 
 
 def test_user_config_replaces_what_it_states_and_nothing_else(repository: Path) -> None:
-    qos = {"priority": 2, "deadline_ms": 90, "margin": 0.2}
+    qos = {"priority": 2, "deadline_ms": 90, "margin": 0.2, "margin_ms": 3}
     model = load_config(write(repository, changed(("1.args.timeout_ms", 300), ("1.args.qos", qos)))).models[0]
     stated = model.to_settings()
-    assert (stated.priority, stated.deadline_s, stated.margin, stated.alpha) == (2, 0.09, 0.2, 4.0)
+    assert (stated.priority, stated.deadline_s, stated.alpha) == (2, 0.09, 4.0)
+    assert (stated.margin, stated.margin_s) == (0.2, 0.003)
     live = live_config({"qos": {"alpha": 2}, "device": {"max_waiting": 7}}, stated.device)
     assert live.device_over(stated.device) == msgspec.structs.replace(stated.device, max_waiting=7)
     assert live.over(stated) == msgspec.structs.replace(stated, alpha=2.0)
