@@ -3,6 +3,7 @@
     python -m benchmarks.ingress             a table; about eight minutes
     python -m benchmarks.ingress --quick     one short round
     python -m benchmarks.ingress --json      one JSON object
+    python -m benchmarks.ingress --model models/resnet50   another model, whole in both, binary
 
 Two servers run at the same time, one in Serve's HAProxy mode (where it is there) and one in Serve's default mode; both
 have our deployment and a plain one (``benchmarks.ingress.plain``) of the same session: one thread, on core 0 where
@@ -29,7 +30,15 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.ingress.measure import Cell, Times, closed_loop, ratios, senders, summary
-from benchmarks.ingress.payloads import PAYLOAD_BYTES, make_config, make_payload
+from benchmarks.ingress.payloads import (
+    MODEL,
+    PAYLOAD_BYTES,
+    Subject,
+    make_config,
+    make_payload,
+    payload_of,
+    subject_of,
+)
 from serve_app.config import load_config
 from serve_app.server import Server, free_port
 
@@ -40,13 +49,12 @@ Rounds = dict[Cell, list[dict[str, Times]]]
 
 def run(options: argparse.Namespace, console: Console) -> Rounds:
     """Start both servers, measure, end them."""
-    cells = [
-        Cell(size, form, clients)
-        for size, form, clients in itertools.product(options.size, options.form, options.clients)
-    ]
+    subject = None if options.model is None else subject_of(options.model)
+    sizes, forms = (options.size, options.form) if subject is None else ([subject.model], ["binary"])
+    cells = [Cell(size, form, clients) for size, form, clients in itertools.product(sizes, forms, options.clients)]
     cores = [0] if (os.cpu_count() or 1) > 1 else []
     with tempfile.TemporaryDirectory(prefix="dlir-ingress-") as folder:
-        path = make_config(Path(folder), cores)
+        path = make_config(Path(folder), cores, subject)
         ports = [free_port() for _ in range(4)]
         config = load_config(path, port=ports[0], grpc_port=ports[1])
         default_config = load_config(path, port=ports[2], grpc_port=ports[3])
@@ -57,20 +65,24 @@ def run(options: argparse.Namespace, console: Console) -> Rounds:
             console.print("ready", style="dim")
             if not server.uses_haproxy:
                 console.print("no HAProxy here: both servers run in Serve's default mode", style="yellow")
-            measuring = measure(
-                server.url, default_server.url, f"127.0.0.1:{ports[1]}", cells, options.rounds, options.seconds, console
-            )
-            return asyncio.run(measuring)
+            addresses = server.url, default_server.url, f"127.0.0.1:{ports[1]}"
+            return asyncio.run(measure(addresses, cells, subject, options.rounds, options.seconds, console))
 
 
 async def measure(
-    url: str, default_url: str, grpc_address: str, cells: list[Cell], rounds: int, seconds: float, console: Console
+    addresses: tuple[str, str, str],
+    cells: list[Cell],
+    subject: Subject | None,
+    rounds: int,
+    seconds: float,
+    console: Console,
 ) -> Rounds:
     """All rounds; the rivals take turns within a cell, another one first in each round."""
     found: Rounds = {cell: [] for cell in cells}
-    async with senders(url, default_url, grpc_address) as make:
+    async with senders(*addresses, MODEL if subject is None else subject.model) as make:
         for index, cell in itertools.product(range(rounds), cells):
-            ways = list(make(make_payload(cell.size, cell.form)).items())
+            payload = make_payload(cell.size, cell.form) if subject is None else payload_of(subject)
+            ways = list(make(payload).items())
             if index == 0:
                 for _who, send in ways:
                     await closed_loop(send, clients=1, seconds=0)  # warms up
@@ -125,6 +137,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=SECONDS, help=f"length of a turn (default {SECONDS})")
     parser.add_argument("--size", action="append", choices=list(PAYLOAD_BYTES), help="only this payload; repeatable")
     parser.add_argument("--form", action="append", choices=["binary", "json"], help="only this form; repeatable")
+    parser.add_argument("--model", type=Path, metavar="DIR", help="the model of this split plan instead, binary")
     parser.add_argument("--clients", action="append", type=int, help="at the same time; repeatable (default 1 and 16)")
     options = parser.parse_args()
     options.size = options.size or list(PAYLOAD_BYTES)

@@ -33,7 +33,9 @@ class Cell:
 
 
 @asynccontextmanager
-async def senders(url: str, default_url: str, grpc_address: str) -> AsyncIterator[Callable[[Payload], dict[str, Send]]]:
+async def senders(
+    url: str, default_url: str, grpc_address: str, model: str = MODEL
+) -> AsyncIterator[Callable[[Payload], dict[str, Send]]]:
     """Gives, for a payload, one way to send it per rival."""
     async with open_session(timeout_s=_ANSWER_LIMIT_S) as session, open_infer(grpc_address) as infer:
 
@@ -45,7 +47,7 @@ async def senders(url: str, default_url: str, grpc_address: str) -> AsyncIterato
 
         def make(payload: Payload) -> dict[str, Send]:
             ways = {
-                OURS: http(f"{url}/v2/models/{MODEL}/infer", payload.ours),
+                OURS: http(f"{url}/v2/models/{model}/infer", payload.ours),
                 PLAIN: http(f"{url}/plain", payload.plain),
                 PLAIN_DEFAULT: http(f"{default_url}/plain", payload.plain),
             }

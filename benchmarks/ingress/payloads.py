@@ -13,6 +13,7 @@ from onnx import TensorProto, helper
 from benchmarks.load.config_file import write_config
 from serve_app.protocol import inference_pb2 as pb
 from serve_app.protocol.client_codec import encode_infer_request
+from split_tool.plan import WHOLE_MODEL_FILE, SplitPlan
 from split_tool.splitting import split
 
 MODEL = "first"
@@ -21,6 +22,25 @@ PAYLOAD_BYTES = {"64 B": 64, "600 KB": 602_112, "5 MB": 5_000_000}
 _NUMBER = "0.12345"
 
 Form = Literal["binary", "json"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """The model that both serve.
+
+    Attributes:
+        model: Its name.
+        input: Name of its one input, float32.
+        shape: Of that; None: one row of whatever length.
+        repository: Folder of its split plan's folder.
+        path: The file with the whole model.
+    """
+
+    model: str = MODEL
+    input: str = "x"
+    shape: tuple[int, ...] | None = None
+    repository: Path
+    path: Path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +59,7 @@ class Payload:
 
 
 def make_payload(size: str, form: Form) -> Payload:
-    """The payload of that size and form; in JSON the text has that size."""
+    """The payload of that size and form for the model of ``make_model``; in JSON the text has that size."""
     if form == "json":
         count = max(1, PAYLOAD_BYTES[size] // (len(_NUMBER) + 1))
         data = ",".join([_NUMBER] * count)
@@ -47,10 +67,20 @@ def make_payload(size: str, form: Form) -> Payload:
         headers = {"Content-Type": "application/json"}
         plain = (f'{{"data":[{data}]}}'.encode(), headers)
         return Payload(ours=(ours.encode(), headers), plain=plain, grpc=None)
-    x = np.random.default_rng(0).random((1, PAYLOAD_BYTES[size] // 4), np.float32)
-    request = encode_infer_request({"x": x})
-    message = pb.ModelInferRequest(model_name=MODEL, raw_input_contents=[x.tobytes()])
-    message.inputs.add(name="x", datatype="FP32", shape=x.shape)
+    return _binary(MODEL, "x", (1, PAYLOAD_BYTES[size] // 4))
+
+
+def payload_of(subject: Subject) -> Payload:
+    """Random numbers for a model whose shape is fixed."""
+    assert subject.shape is not None
+    return _binary(subject.model, subject.input, subject.shape)
+
+
+def _binary(model: str, name: str, shape: tuple[int, ...]) -> Payload:
+    x = np.random.default_rng(0).random(shape, np.float32)
+    request = encode_infer_request({name: x})
+    message = pb.ModelInferRequest(model_name=model, raw_input_contents=[x.tobytes()])
+    message.inputs.add(name=name, datatype="FP32", shape=x.shape)
     binary = {"Content-Type": "application/octet-stream"}
     return Payload(
         ours=(request.body, binary | {"Inference-Header-Content-Length": str(request.header_length)}),
@@ -84,16 +114,50 @@ def make_model(folder: Path) -> Path:
     return path
 
 
-def make_config(folder: Path, cores: list[int]) -> Path:
-    """A configuration file that serves the model twice: by us and by the plain deployment."""
-    path = make_model(folder)
-    device = {"kind": "cpu"} | ({"cores": cores} if cores else {})
+def subject_of(plan_folder: Path) -> Subject:
+    """The model of a split plan.
+
+    Raises:
+        ValueError: If it has more than one input, or one that is not float32 of a fixed shape.
+        SplitToolError: If there is no plan.
+    """
+    plan = SplitPlan.load(plan_folder)
+    (*_, last) = plan.inputs or (None,)
+    shape = None if last is None or last.shape is None else tuple(n for n in last.shape if isinstance(n, int))
+    if (
+        len(plan.inputs) != 1
+        or last is None
+        or last.dtype != "float32"
+        or shape is None
+        or len(shape) != len(last.shape)
+    ):
+        raise ValueError(f"{plan_folder}: a model with one input, float32 and of a fixed shape, is needed")
+    return Subject(
+        model=plan.model,
+        input=last.name,
+        shape=shape,
+        repository=plan_folder.parent,
+        path=plan_folder / WHOLE_MODEL_FILE,
+    )
+
+
+def make_config(folder: Path, cores: list[int], subject: Subject | None = None) -> Path:
+    """A configuration file that serves a model twice, by us and by the plain deployment: that of ``make_model``, or
+    another, whole in both.
+    """
+    mode = "slo" if subject is None else "fifo"  # which runs it whole
+    subject = subject or Subject(repository=folder / "models", path=make_model(folder))
+    device = {"kind": "cpu", "mode": mode} | ({"cores": cores} if cores else {})
     plain = {
         "name": "plain",
         "route_prefix": "/plain",
         "import_path": "benchmarks.ingress.plain:plain",
-        "args": {"path": str(path), "cores": cores},
+        "args": {
+            "path": str(subject.path),
+            "cores": cores,
+            "input": subject.input,
+            "shape": list(subject.shape or (1, -1)),
+        },
     }
-    return write_config(
-        folder / "config.yaml", {MODEL: {"device": device}}, repository=folder / "models", gateway={}, others=[plain]
-    )
+    models = {subject.model: {"device": device}}
+    return write_config(folder / "config.yaml", models, repository=subject.repository, gateway={}, others=[plain])

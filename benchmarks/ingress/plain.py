@@ -7,6 +7,7 @@ annotations of a builder as they stand: they are not postponed in this file.
 import asyncio
 import os
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import onnxruntime as ort
@@ -20,8 +21,9 @@ from starlette.responses import JSONResponse, Response
 class Plain:
     """One session with one thread, on the same core as our device."""
 
-    def __init__(self, path: str, cores: list[int]) -> None:
-        """Load the model at ``path``; its thread is pinned to ``cores``, if there are any."""
+    def __init__(self, path: str, cores: list[int], name: str, shape: list[int]) -> None:
+        """Load the model at ``path``, which takes ``name`` in ``shape``; its thread is pinned to ``cores``, if any."""
+        self._name, self._shape = name, shape
         options = ort.SessionOptions()
         options.intra_op_num_threads = 1
         self._session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
@@ -31,11 +33,11 @@ class Plain:
         """The model's output for the tensor in the body."""
         is_json = request.headers["content-type"] == "application/json"
         if is_json:
-            x = np.array((await request.json())["data"], np.float32)[None]
+            x = np.array((await request.json())["data"], np.float32)
         else:
-            x = np.frombuffer(await request.body(), np.float32)[None]
+            x = np.frombuffer(await request.body(), np.float32)
         loop = asyncio.get_running_loop()
-        (y,) = await loop.run_in_executor(self._thread, self._session.run, None, {"x": x})
+        (y,) = await loop.run_in_executor(self._thread, self._session.run, None, {self._name: x.reshape(self._shape)})
         return JSONResponse({"data": y[0].tolist()}) if is_json else Response(y.tobytes())
 
 
@@ -44,7 +46,7 @@ def _pin(cores: list[int]) -> None:
         os.sched_setaffinity(0, cores)
 
 
-def plain(args: dict[str, str | list[int]]) -> Application:
+def plain(args: dict[str, Any]) -> Application:
     """The application builder: ``import_path: benchmarks.ingress.plain:plain``."""
-    application: Application = Plain.bind(args["path"], args["cores"])  # type: ignore[attr-defined]
+    application: Application = Plain.bind(args["path"], args["cores"], args["input"], args["shape"])  # type: ignore[attr-defined]
     return application

@@ -44,9 +44,9 @@ class Subject:
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """What a server of the protocol says about each model."""
+        """What a server of the protocol says about each model, open axes closed as its plan was asked to be measured."""
         return {
-            model: msgspec.to_builtins(model_metadata(plan, name=model, versions=("1",)))
+            model: msgspec.to_builtins(model_metadata(_closed(plan), name=model, versions=("1",)))
             for model, plan in self.plans.items()
         }
 
@@ -117,6 +117,12 @@ def load_subject(config: Path, out: Path, *, models: Sequence[str] = (), is_pinn
         margin={model.model: model.qos.margin for model in chosen},
         margin_s={model.model: model.qos.margin_ms / 1e3 for model in chosen},
     )
+
+
+def _closed(plan: SplitPlan) -> SplitPlan:
+    shapes = plan.request.input_shapes
+    inputs = (msgspec.structs.replace(spec, shape=shapes.get(spec.name, spec.shape)) for spec in plan.inputs)
+    return msgspec.structs.replace(plan, inputs=tuple(inputs))
 
 
 def write_config(folder: Path, out: Path) -> Path:

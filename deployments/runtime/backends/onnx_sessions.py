@@ -146,7 +146,8 @@ class BlockChain:
             self._sessions[block].run_with_iobinding(binding)
         except RuntimeError as error:
             raise self._categorised(error, block, alive) from None
-        alive.update(zip(self._output_names[block], binding.get_outputs(), strict=True))
+        bound = self._rebound_outputs[block] + self._buffered[block]  # a binding gives its outputs in this order
+        alive.update(zip(bound, binding.get_outputs(), strict=True))
         for name in self._buffered[block]:
             buffers.tensors.setdefault(name, alive[name])
         for name in self._dead_after[block]:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
+import split_tool
 from deployments.runtime.backends.onnx_sessions import BlockChain, Values, memory_bytes
 from deployments.runtime.settings import DeviceSettings
 from split_tool.plan import SplitPlan
@@ -55,6 +58,39 @@ def test_an_abandoned_request_leaves_no_trace_in_the_next(chain: BlockChain) -> 
     outputs = run(chain, chain.start(inputs))
     for name, expected in whole_model_outputs("squeezenet", inputs).items():
         np.testing.assert_array_equal(outputs[name], expected)
+
+
+def test_values_of_fixed_and_of_open_size_from_one_block_keep_their_names(tmp_path: Path) -> None:
+    save_running_sums(tmp_path / "sums.onnx")
+    plan = split_tool.split(tmp_path / "sums.onnx", tmp_path / "plan", blocks=2, graph="user", budget_s=0.05)
+    assert [tensor.name for cut in plan.cuts for tensor in cut.tensors] == ["last", "sums"]
+    chain = BlockChain(plan, tmp_path / "plan", DeviceSettings(), is_split=True)
+    for length in (3, 3, 7, 2):
+        x = np.arange(length * 4, dtype=np.float32).reshape(length, 4)
+        expected = np.cumsum(x, axis=0) - x.sum(axis=0)
+        np.testing.assert_array_equal(run(chain, chain.start({"x": x}))["y"], expected)
+
+
+def save_running_sums(path: Path) -> None:
+    """A Scan that gives the last sum, whose size is fixed, and all of them; then their difference."""
+    value, node = helper.make_tensor_value_info, helper.make_node
+    body = helper.make_graph(
+        [node("Add", ["before", "row"], ["after"]), node("Identity", ["after"], ["given"])],
+        "body",
+        [value(name, TensorProto.FLOAT, [4]) for name in ("before", "row")],
+        [value(name, TensorProto.FLOAT, [4]) for name in ("after", "given")],
+    )
+    graph = helper.make_graph(
+        [
+            node("Scan", ["zero", "x"], ["last", "sums"], body=body, num_scan_inputs=1),
+            node("Sub", ["sums", "last"], ["y"]),
+        ],
+        "sums",
+        [value("x", TensorProto.FLOAT, ["n", 4])],
+        [value("y", TensorProto.FLOAT, ["n", 4])],
+        [numpy_helper.from_array(np.zeros(4, np.float32), "zero")],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
 
 
 def test_unsplit_it_is_the_users_whole_model(repository: Path) -> None:
