@@ -19,6 +19,9 @@ from split_tool.sessions import Device
 from split_tool.source import read_source
 from split_tool.splitting import split, up_to_date
 
+OF_SHORTEST = 1.5
+"""A block may take so many times what the shortest model takes; chosen with ``benchmarks.serve``, docs/benchmarks.md."""
+
 SHORTEST_BLOCK_MS = 2.0
 """No block is wanted shorter than this: each costs some tenths of a millisecond."""
 
@@ -45,15 +48,16 @@ class Result:
 
 
 def shared_block_ms(isolated_ms: Iterable[float]) -> float:
-    """The longest block for models that share a device, in ms: as long as the shortest of them takes alone.
+    """The longest block for models that share a device, in ms: ``OF_SHORTEST`` times what the shortest takes alone.
 
-    A request of that model then waits for the block at hand at most as long as it takes itself, and with a deadline of
-    4 times that has half of it left for its way and for others. Rounded to half a millisecond.
+    A request of that model, with a deadline of 4 times that, can then wait for the block at hand and still has some of
+    it left for its way and for others; shorter blocks cost more of the device than they win. Rounded to half a
+    millisecond.
 
     Args:
         isolated_ms: How long each model takes alone, at least one.
     """
-    return max(SHORTEST_BLOCK_MS, round(2 * min(isolated_ms)) / 2)
+    return max(SHORTEST_BLOCK_MS, round(2 * OF_SHORTEST * min(isolated_ms)) / 2)
 
 
 def split_all(
