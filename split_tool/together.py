@@ -20,7 +20,7 @@ from split_tool.source import read_source
 from split_tool.splitting import split, up_to_date
 
 OF_SHORTEST = 1.5
-"""A block may take so many times what the shortest model takes; chosen with ``benchmarks.serve``, docs/benchmarks.md."""
+"""A block may take so many times what the shortest model takes: by ``benchmarks.serve``, see docs/benchmarks.md."""
 
 SHORTEST_BLOCK_MS = 2.0
 """No block is wanted shorter than this: each costs some tenths of a millisecond."""

@@ -44,7 +44,7 @@ class Subject:
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """What a server of the protocol says about each model, open axes closed as its plan was asked to be measured."""
+        """What a server of the protocol says about each model; open axes as its plan was asked to be measured."""
         return {
             model: msgspec.to_builtins(model_metadata(_closed(plan), name=model, versions=("1",)))
             for model, plan in self.plans.items()
