@@ -41,6 +41,7 @@ from benchmarks.ingress.payloads import (
 )
 from serve_app.config import load_config
 from serve_app.server import Server, free_port
+from split_tool.errors import SplitToolError
 
 ROUNDS = 5
 SECONDS = 0.8
@@ -49,7 +50,7 @@ Rounds = dict[Cell, list[dict[str, Times]]]
 
 def run(options: argparse.Namespace, console: Console) -> Rounds:
     """Start both servers, measure, end them."""
-    subject = None if options.model is None else subject_of(options.model)
+    subject = options.subject
     sizes, forms = (options.size, options.form) if subject is None else ([subject.model], ["binary"])
     cells = [Cell(size, form, clients) for size, form, clients in itertools.product(sizes, forms, options.clients)]
     cores = [0] if (os.cpu_count() or 1) > 1 else []
@@ -143,6 +144,10 @@ def parse_options() -> argparse.Namespace:
     options.size = options.size or list(PAYLOAD_BYTES)
     options.form = options.form or ["binary", "json"]
     options.clients = options.clients or [1, 16]
+    try:
+        options.subject = None if options.model is None else subject_of(options.model)
+    except (ValueError, SplitToolError) as error:
+        parser.error(str(error))
     if options.quick:
         options.rounds, options.seconds = 1, 0.2
     return options

@@ -118,23 +118,17 @@ def subject_of(plan_folder: Path) -> Subject:
     """The model of a split plan.
 
     Raises:
-        ValueError: If it has more than one input, or one that is not float32 of a fixed shape.
+        ValueError: If it has none or more than one input, or one that is not float32 of a fixed shape.
         SplitToolError: If there is no plan.
     """
     plan = SplitPlan.load(plan_folder)
-    (*_, last) = plan.inputs or (None,)
-    shape = None if last is None or last.shape is None else tuple(n for n in last.shape if isinstance(n, int))
-    if (
-        len(plan.inputs) != 1
-        or last is None
-        or last.dtype != "float32"
-        or shape is None
-        or len(shape) != len(last.shape)
-    ):
+    first, *others = plan.inputs or (None,)
+    shape = tuple(axis for axis in (first and first.shape) or () if isinstance(axis, int))
+    if first is None or others or first.dtype != "float32" or first.shape != shape:
         raise ValueError(f"{plan_folder}: a model with one input, float32 and of a fixed shape, is needed")
     return Subject(
         model=plan.model,
-        input=last.name,
+        input=first.name,
         shape=shape,
         repository=plan_folder.parent,
         path=plan_folder / WHOLE_MODEL_FILE,
