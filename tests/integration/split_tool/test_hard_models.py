@@ -26,6 +26,9 @@ REFUSED = {
     "62_ir_version_too_new": "max supported IR version",
 }
 
+OF_THE_PROCESSOR = {"36_qdq_u8s8_saturation"}
+"""Saturates at 16 bits on processors without VNNI: compared with the uncut model here, not with what is stored."""
+
 
 def data_sets(name: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """Inputs by name and outputs by place, where both are stored; one empty set for a model without inputs."""
@@ -42,6 +45,7 @@ def data_sets(name: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
 @pytest.mark.parametrize("name", sorted(set(CASES) - set(REFUSED)))
 def test_a_hard_model_gives_the_stored_outputs_wherever_it_is_cut(name: str, kind: str, tmp_path: Path) -> None:
     is_random = CASES[name]["random"]
+    is_stored = not is_random and name not in OF_THE_PROCESSOR
     source = read_source(HARD / f"{name}.onnx")
     sets = data_sets(name)
     limit = 6 if len(source.model.graph.node) > 1000 else 100
@@ -51,7 +55,7 @@ def test_a_hard_model_gives_the_stored_outputs_wherever_it_is_cut(name: str, kin
     uncut = results[()]
     for made in results.values():
         for (_, stored), outputs, whole in zip(sets, made, uncut, strict=True):
-            expected = [whole[i] if is_random else stored.get(str(i), whole[i]) for i in range(len(outputs))]
+            expected = [stored.get(str(i), whole[i]) if is_stored else whole[i] for i in range(len(outputs))]
             Comparison(
                 outputs=source.outputs,
                 is_quantised=is_quantised(source.model.graph.node),

@@ -187,10 +187,13 @@ def test_an_operator_longer_than_the_wanted_block_is_sliced_and_the_plan_says_so
         helper.make_node("Conv", ["r", "w"], ["c"], pads=[1, 1, 1, 1]),
         helper.make_node("Relu", ["c"], ["y"]),
     ]
-    shape = (1, 64, 28, 28)
-    made = model(nodes, [value("x", shape)], [value("y", (1, 128, 28, 28))], [weight("w", 128, 64, 3, 3)])
+    shape = (1, 64, 56, 56)
+    made = model(nodes, [value("x", shape)], [value("y", (1, 128, 56, 56))], [weight("w", 128, 64, 3, 3)])
     onnx.save(made, tmp_path / "big.onnx")
-    plan = split_tool.split(tmp_path / "big.onnx", tmp_path / "plan", max_block_ms=0.7, budget_s=0.05)
+    whole = split_tool.split(tmp_path / "big.onnx", tmp_path / "whole", blocks=1, budget_s=0.05)
+    plan = split_tool.split(
+        tmp_path / "big.onnx", tmp_path / "plan", max_block_ms=0.6 * whole.isolated_ms, budget_s=0.05
+    )
     assert plan.sliced
     assert plan.sliced[0].num_slices >= 2
     assert len(plan.blocks) >= 2
