@@ -95,4 +95,5 @@ def test_a_chain_of_blocks_with_sliced_operators_equals_the_whole_model(
         expected = whole_outputs(source, target, x)
     for (got,) in results.values():
         for one, whole in zip(got, expected, strict=True):
-            np.testing.assert_allclose(one, whole, rtol=1e-4, atol=1e-5 * np.abs(whole).max())
+            # sums in another order, of numbers that may be far larger than what a Tanh leaves of them
+            np.testing.assert_allclose(one, whole, rtol=1e-3, atol=1e-4 * np.abs(whole).max())
