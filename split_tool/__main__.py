@@ -85,7 +85,7 @@ def _parser() -> argparse.ArgumentParser:
     zoo.add_argument("--together", action="store_true", help="as models that share a device")
     zoo.set_defaults(run=_zoo)
 
-    for several, default in ((together, "1.5 x the shortest model"), (zoo, "the tool chooses")):
+    for several, default in ((together, "as the shortest model takes"), (zoo, "the tool chooses")):
         several.add_argument("--max-block-ms", type=float, metavar="X", help=f"longest block (default: {default})")
         several.add_argument("--out", type=Path, default=Path("models"), metavar="DIR", help="folder (default models)")
         several.add_argument("--threads", type=int, default=1, metavar="N", help="intra-op threads (default 1)")

@@ -19,7 +19,7 @@ from split_tool.sessions import Device
 from split_tool.source import read_source
 from split_tool.splitting import split, up_to_date
 
-OF_SHORTEST = 1.5
+OF_SHORTEST = 1.0
 """A block may take so many times what the shortest model takes: by ``benchmarks.serve``, see docs/benchmarks.md."""
 
 SHORTEST_BLOCK_MS = 2.0
