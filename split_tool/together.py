@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from split_tool.folders import existing_plan
+from split_tool.errors import SplitToolError
 from split_tool.job import start_job
 from split_tool.machine import describe_machine, is_same_machine
 from split_tool.measure import WARM_UP_RUNS
@@ -18,9 +18,6 @@ from split_tool.progress import Report
 from split_tool.sessions import Device
 from split_tool.source import read_source
 from split_tool.splitting import split, up_to_date
-
-OF_SHORTEST = 1.0
-"""A block may take so many times what the shortest model takes: by ``benchmarks.serve``, see docs/benchmarks.md."""
 
 SHORTEST_BLOCK_MS = 2.0
 """No block is wanted shorter than this: each costs some tenths of a millisecond."""
@@ -48,7 +45,7 @@ class Result:
 
 
 def shared_block_ms(isolated_ms: Iterable[float]) -> float:
-    """The longest block for models that share a device, in ms: ``OF_SHORTEST`` times what the shortest takes alone.
+    """The longest block for models that share a device, in ms: as long as the shortest of them takes alone.
 
     A request of that model, with a deadline of 4 times that, can then wait for the block at hand and still has some of
     it left for its way and for others; shorter blocks cost more of the device than they win. Rounded to half a
@@ -57,7 +54,7 @@ def shared_block_ms(isolated_ms: Iterable[float]) -> float:
     Args:
         isolated_ms: How long each model takes alone, at least one.
     """
-    return max(SHORTEST_BLOCK_MS, round(2 * OF_SHORTEST * min(isolated_ms)) / 2)
+    return max(SHORTEST_BLOCK_MS, round(2 * min(isolated_ms)) / 2)
 
 
 def split_all(
@@ -117,13 +114,16 @@ def split_all(
 
 def _known_block_ms(folders: Iterable[Path], device: Device) -> float | None:
     """The longest block that plans in all these folders were made for, if it still fits on this machine."""
-    plans = [existing_plan(folder) for folder in folders]
-    machine = describe_machine(device)
-    made = [plan for plan in plans if plan is not None and is_same_machine(plan.measured_on, machine)]
-    wanted = {plan.request.max_block_ms for plan in made}
-    if len(made) < len(plans) or len(wanted) != 1 or (block_ms := wanted.pop()) is None:
+    try:
+        plans = [SplitPlan.load(folder) for folder in folders]
+    except SplitToolError:
         return None
-    now_ms = shared_block_ms(plan.isolated_ms for plan in made)
+    machine = describe_machine(device)
+    wanted = {plan.request.max_block_ms for plan in plans}
+    is_here = all(is_same_machine(plan.measured_on, machine) for plan in plans)
+    if not is_here or len(wanted) != 1 or (block_ms := wanted.pop()) is None:
+        return None
+    now_ms = shared_block_ms(plan.isolated_ms for plan in plans)
     return block_ms if now_ms / STILL_FITS <= block_ms <= now_ms * STILL_FITS else None
 
 

@@ -141,6 +141,8 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--model", type=Path, metavar="DIR", help="the model of this split plan instead, binary")
     parser.add_argument("--clients", action="append", type=int, help="at the same time; repeatable (default 1 and 16)")
     options = parser.parse_args()
+    if options.model is not None and (options.size or options.form):
+        parser.error("--model sends what the model takes, in binary form: leave --size and --form away")
     options.size = options.size or list(PAYLOAD_BYTES)
     options.form = options.form or ["binary", "json"]
     options.clients = options.clients or [1, 16]

@@ -122,9 +122,9 @@ def subject_of(plan_folder: Path) -> Subject:
         SplitToolError: If there is no plan.
     """
     plan = SplitPlan.load(plan_folder)
-    first, *others = plan.inputs or (None,)
-    shape = tuple(axis for axis in (first and first.shape) or () if isinstance(axis, int))
-    if first is None or others or first.dtype != "float32" or first.shape != shape:
+    first = plan.inputs[0] if len(plan.inputs) == 1 else None
+    shape = () if first is None else tuple(axis for axis in first.shape or () if isinstance(axis, int))
+    if first is None or first.dtype != "float32" or first.shape != shape:
         raise ValueError(f"{plan_folder}: a model with one input, float32 and of a fixed shape, is needed")
     return Subject(
         model=plan.model,

@@ -14,7 +14,6 @@ from pathlib import Path
 
 MAX_PATH_BYTES = 103
 MAX_PACKET_BYTES = 1 << 20
-_MAIL_BYTES = 512  # of a small packet
 _LENGTH = struct.Struct("!I")
 _has_seqpacket = hasattr(socket, "SOCK_SEQPACKET") and os.uname().sysname == "Linux"
 _KIND = socket.SOCK_SEQPACKET if _has_seqpacket else socket.SOCK_STREAM
@@ -113,7 +112,7 @@ class Mailbox:
     def take(self) -> bytes | None:
         """The oldest packet; None if it is empty."""
         try:
-            return self._socket.recv(_MAIL_BYTES)
+            return self._socket.recv(4096)
         except BlockingIOError:
             return None
 
