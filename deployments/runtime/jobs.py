@@ -140,7 +140,8 @@ class BlockRunner:
 
     def _outputs(self, job: Job) -> dict[str, np.ndarray]:
         begin_ns = time.monotonic_ns()
-        outputs = self._chain.finish(job.values)
+        values, job.values = job.values, None
+        outputs = self._chain.finish(values)
         self.copies.add_outputs(outputs.values(), time.monotonic_ns() - begin_ns)
         return outputs
 

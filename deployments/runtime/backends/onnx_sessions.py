@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import onnxruntime as ort
 from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
+from deployments.runtime.backends.crossing_memory import Extent, lay_out, touched_memory
 from deployments.runtime.backends.providers import PROVIDERS
 from deployments.runtime.backends.strict_session import open_session
 from deployments.runtime.cuda_devices import seen_index
@@ -18,13 +20,15 @@ from deployments.runtime.values import to_numpy, to_ort
 from split_tool.plan import WHOLE_MODEL_FILE, SplitPlan
 from split_tool.processor import processor_name_and_features
 
-_MAX_FREE_BUFFER_SETS = 4
+NUM_READY_SETS = 3
+"""Requests of a model that may be under way with memory that is ready: as many as warm it up."""
+_MAX_FREE_SETS = 8
 
 
 class _Buffers:
     """Memory for what crosses the cuts of one request in flight, and the bindings of all blocks to it.
 
-    The first request that passes leaves its crossing tensors here; from the second on nothing is allocated but the
+    A tensor that is not here when its block first runs is left here by it; afterwards nothing is allocated but the
     model's outputs.
     """
 
@@ -34,13 +38,31 @@ class _Buffers:
 
 
 class Values:
-    """The values of one request that are alive, by name, between two blocks."""
+    """The values of one request that are alive, by name, between two blocks.
 
-    __slots__ = ("alive", "buffers")
+    Its buffers go back to ``pool`` with it, however the request ends.
+    """
 
-    def __init__(self, alive: dict[str, ort.OrtValue], buffers: _Buffers) -> None:
+    __slots__ = ("alive", "buffers", "pool")
+
+    def __init__(self, alive: dict[str, ort.OrtValue], buffers: _Buffers, pool: list[_Buffers]) -> None:
         self.alive = alive
         self.buffers = buffers
+        self.pool = pool
+
+    def __del__(self) -> None:
+        if len(self.pool) < _MAX_FREE_SETS:
+            self.pool.append(self.buffers)
+
+
+class _Tensor(NamedTuple):
+    """A crossing tensor in the memory of a set: its place in bytes, its size, and what it is."""
+
+    name: str
+    offset: int
+    num_bytes: int
+    dtype: np.dtype
+    shape: list[int]
 
 
 def check_plan(plan: SplitPlan, _folder: Path, device: DeviceSettings) -> None:
@@ -118,6 +140,8 @@ class BlockChain:
         # in a binding that is kept, an optional input that is absent now would still be the last request's
         self._can_keep_binding = [optional.isdisjoint(names) for names in self._input_names]
         self._free_buffers: list[_Buffers] = []
+        self._layout: tuple[list[_Tensor], int] | None = None
+        self._num_ready_sets = 0
 
     @property
     def num_blocks(self) -> int:
@@ -127,7 +151,8 @@ class BlockChain:
     def start(self, inputs: Mapping[str, np.ndarray]) -> Values:
         """The request's inputs on the device, as the values alive before block 0."""
         alive = {name: to_ort(array, self._memory, self._index) for name, array in inputs.items()}
-        return Values(alive, self._free_buffers.pop() if self._free_buffers else _Buffers(self.num_blocks))
+        buffers = self._free_buffers.pop() if self._free_buffers else self._filled_buffers()
+        return Values(alive, buffers, self._free_buffers)
 
     def run_block(self, block: int, values: Values) -> None:
         """Run one block: its outputs join the values alive, what nobody needs any more leaves them.
@@ -172,9 +197,40 @@ class BlockChain:
         outputs = {name: to_numpy(values.alive[name]) for name in self.output_names}
         for name in self._forwarded:
             outputs[name] = outputs[name].copy()  # its memory is the input's, which goes now
-        if len(self._free_buffers) < _MAX_FREE_BUFFER_SETS:
-            self._free_buffers.append(values.buffers)
+        if self._num_ready_sets < NUM_READY_SETS and self._memory == "cpu":
+            if self._layout is None:  # the first request shows what its buffers hold
+                self._layout = self._lay_out(values.buffers.tensors)
+                values.buffers = self._filled_buffers()
+            else:
+                self._free_buffers.append(self._filled_buffers())
+            self._num_ready_sets += 1
         return outputs
+
+    def _lay_out(self, tensors: Mapping[str, ort.OrtValue]) -> tuple[list[_Tensor], int]:
+        """Where these tensors lie in the memory of a set, and its size; types that numpy does not have stay out."""
+        writers = {name: block for block, names in enumerate(self._buffered) for name in names}
+        readers = {name: block for block, names in enumerate(self._input_names) for name in names}  # the last ones
+        arrays = {name: to_numpy(value) for name, value in tensors.items()}
+        known = {name: array for name, array in arrays.items() if array.dtype.isbuiltin == 1 and array.nbytes}
+        offsets, num_bytes = lay_out(
+            [Extent(array.nbytes, writers[name], readers.get(name, writers[name])) for name, array in known.items()]
+        )
+        placed = [
+            _Tensor(name, offset, array.nbytes, array.dtype, list(array.shape))
+            for (name, array), offset in zip(known.items(), offsets, strict=True)
+        ]
+        return placed, num_bytes
+
+    def _filled_buffers(self) -> _Buffers:
+        """Buffers for one more request, with memory of their own once it is known what they hold."""
+        buffers = _Buffers(self.num_blocks)
+        if self._layout is not None:
+            placed, num_bytes = self._layout
+            memory = touched_memory(num_bytes)
+            for name, offset, size, dtype, shape in placed:
+                array = memory[offset : offset + size].view(dtype).reshape(shape)
+                buffers.tensors[name] = to_ort(array, self._memory, self._index)
+        return buffers
 
     def close(self) -> None:
         """Drop the sessions and the memory kept for requests."""

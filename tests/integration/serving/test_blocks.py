@@ -10,7 +10,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import split_tool
+from deployments.runtime.backends.crossing_memory import touched_memory
 from deployments.runtime.backends.onnx_sessions import BlockChain, Values, memory_bytes
+from deployments.runtime.loaded_model import NUM_WARM_UP_RUNS
 from deployments.runtime.settings import DeviceSettings
 from split_tool.plan import SplitPlan
 from tests.models import random_input, whole_model_outputs
@@ -58,6 +60,29 @@ def test_an_abandoned_request_leaves_no_trace_in_the_next(chain: BlockChain) -> 
     outputs = run(chain, chain.start(inputs))
     for name, expected in whole_model_outputs("squeezenet", inputs).items():
         np.testing.assert_array_equal(outputs[name], expected)
+
+
+def test_memory_of_requests_is_ready_after_as_many_as_warm_a_model_up_and_comes_back_from_all(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = repository / "squeezenet"
+    chain = BlockChain(SplitPlan.load(folder), folder, DeviceSettings(), is_split=True)
+    taken: list[int] = []
+
+    def counted(num_bytes: int) -> np.ndarray:
+        taken.append(num_bytes)
+        return touched_memory(num_bytes)
+
+    monkeypatch.setattr("deployments.runtime.backends.onnx_sessions.touched_memory", counted)
+    for seed in range(NUM_WARM_UP_RUNS):
+        run(chain, chain.start(random_input("squeezenet", seed)))
+    assert len(taken) == NUM_WARM_UP_RUNS
+    assert len(set(taken)) == 1
+    for _ in range(2):
+        given_up = [chain.start(random_input("squeezenet", seed)) for seed in range(NUM_WARM_UP_RUNS)]
+        chain.run_block(0, given_up[0])
+        del given_up
+    assert len(taken) == NUM_WARM_UP_RUNS
 
 
 def test_values_of_fixed_and_of_open_size_from_one_block_keep_their_names(tmp_path: Path) -> None:
