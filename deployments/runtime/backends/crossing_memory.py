@@ -1,9 +1,8 @@
 """Memory for the tensors that cross the cuts of one request, laid out once for all requests of a model.
 
 Two tensors share a place unless both are alive while some block runs. That keeps the memory of a request in flight
-small, and what a block reads is still in the caches where the last one wrote it. Fresh memory costs a page fault for
-every 4 KiB, on a virtual machine whose host gives it only then up to 0.1 ms each: it is touched here, in pages as large
-as the system has them, and never given back.
+small, and what a block reads is more likely still in the caches. Fresh memory costs a page fault for every 4 KiB, a
+slow one on a virtual machine whose host gives it only then: it is touched here, in pages as large as there are.
 """
 
 from __future__ import annotations
