@@ -40,19 +40,20 @@ class BareRootPath:
         await self._app(scope, receive, send)
 
 
-class DirectPost:
-    """Hands POST to one path straight to its handler; FastAPI's way to it costs 0.4 ms a request."""
+class DirectApp(FastAPI):
+    """Hands POST to one path straight to its handler; FastAPI's way to it costs half a millisecond a request."""
 
-    def __init__(self, app: ASGIApp, *, path: str, handler: Callable[[Request], Awaitable[Response]]) -> None:
-        self._app = app
-        self._path = path
+    def __init__(self, *, path: str, handler: Callable[[Request], Awaitable[Response]], **options: Any) -> None:
+        """An application of ``options`` in which ``handler`` answers POST to ``path``."""
+        super().__init__(**options)
+        self._direct_path = path
         self._handler = handler
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, or forward what goes elsewhere."""
+        """Answer, or leave to FastAPI what goes elsewhere."""
         is_post = scope["type"] == "http" and scope["method"] == "POST"
-        if not is_post or scope["path"] != scope.get("root_path", "") + self._path:
-            await self._app(scope, receive, send)
+        if not is_post or scope["path"] != scope.get("root_path", "") + self._direct_path:
+            await super().__call__(scope, receive, send)
             return
         request = Request(scope, receive)
         try:

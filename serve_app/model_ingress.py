@@ -19,7 +19,7 @@ from deployments.scheduling.request import Request as InferenceRequest
 from serve_app.config import live_config
 from serve_app.errors import ConfigError
 from serve_app.explaining import plain_explanation
-from serve_app.http import ROUTE_OPTIONS, DirectPost, install_errors, read_body, response_in_pieces
+from serve_app.http import ROUTE_OPTIONS, DirectApp, install_errors, read_body, response_in_pieces
 from serve_app.infer_codec import InferCodec
 from serve_app.placement import Place
 from serve_app.protocol import (
@@ -131,9 +131,8 @@ class ModelIngress(SplitModel):
         if self._others is not None:
             await self.meet(self._others, {"statistics_here": self._statistics_here})
         name = self.settings.model
-        app = FastAPI(title=f"dlir-serve: {name}", **ROUTE_OPTIONS)
+        app = DirectApp(path="/infer", handler=self._infer_http, title=f"dlir-serve: {name}", **ROUTE_OPTIONS)
         install_errors(app)
-        app.add_middleware(DirectPost, path="/infer", handler=self._infer_http)
 
         # the first: Serve matches each request with all routes up to its own
         @app.post("/infer", summary="Run the model", openapi_extra=_INFER_DOCS)

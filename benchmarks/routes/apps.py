@@ -23,7 +23,7 @@ from deployments.runtime.model_settings import ModelSettings
 from deployments.scheduling.request import Request as InferenceRequest
 from deployments.scheduling.request import RequestId
 from deployments.scheduling.routing import choose_device
-from serve_app.http import ROUTE_OPTIONS, DirectPost, install_errors, read_body
+from serve_app.http import ROUTE_OPTIONS, DirectApp, install_errors, read_body
 from serve_app.model_application import LOGGING
 from serve_app.model_ingress import ModelIngress
 from serve_app.protocol import parse_header_length
@@ -87,9 +87,8 @@ class ThinIngress:
 
     async def __serve_build_asgi_app__(self) -> FastAPI:
         """The same front as the model's own."""
-        app = FastAPI(**ROUTE_OPTIONS)
+        app = DirectApp(path="/infer", handler=self._infer, **ROUTE_OPTIONS)
         install_errors(app)
-        app.add_middleware(DirectPost, path="/infer", handler=self._infer)
         return app
 
     async def _infer(self, request: Request) -> Response:

@@ -9,6 +9,7 @@ serving -> closed.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import threading
@@ -154,6 +155,11 @@ class AllocatorServer:
     # --- the thread
 
     def _serve(self) -> None:
+        if hasattr(os, "SCHED_BATCH"):
+            # The next holder knows already, or has taken the device itself: this thread need not push aside whoever has
+            # just told it something, while a client or a device waits for that one.
+            with contextlib.suppress(OSError):
+                os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))  # 0: this thread
         while not self._is_closing:
             events = self._connections.wait(self._timeout_ms(time.monotonic()))
             with self._lock:

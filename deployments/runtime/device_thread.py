@@ -155,23 +155,25 @@ class DeviceThread:
             if self._is_closing:
                 raise ReplicaClosedError(f"the replica of {self._model!r} is shutting down: send the request again")
             self._jobs[request.request_id] = job = Job(request, inputs, on_result, on_block)
-            job.is_in_turn = self._try_take_free_device(request.request_id)
+            self._try_take_free_device(job)
             self._try_send(Submit(request=request, taken_lease=self._last_lease if job.is_in_turn else None))
 
-    def _try_take_free_device(self, request_id: RequestId) -> bool:
-        """Take a turn without asking; under the lock, after which the turn begins on the thread."""
+    def _try_take_free_device(self, job: Job) -> None:
+        """Take a turn without asking if the device is free; under the lock. The turn begins on the thread, at once."""
         if self._connection is None or self._files is None:
-            return False
+            return
         _, mailbox, device = self._files
         if self._num_open_turns or not device.is_free or not device.try_take_turn():
-            return False
-        lease = next_lease(self._last_lease)
-        grant = encode(Grant(request_id=request_id, lease=lease))
-        if not device.is_free or not mailbox.try_send(os.fsencode(mailbox.path), grant):
+            return
+        if not device.is_free:
             device.end_turn()
-            return False
-        self._num_open_turns, self._last_lease = 1, lease
-        return True
+            return
+        self._last_lease = lease = next_lease(self._last_lease)
+        job.is_in_turn, self._num_open_turns = True, 1
+        grant = Grant(request_id=job.request.request_id, lease=lease)
+        if not mailbox.try_send(os.fsencode(mailbox.path), encode(grant)):
+            job.is_in_turn, self._num_open_turns = False, 0
+            device.end_turn()
 
     def claim(self, settings: DeviceSettings | None) -> None:
         """Want other settings of the device, or none in particular any more; see ``claims.py``."""
@@ -376,14 +378,16 @@ class DeviceThread:
 
     def _take_turn(self, grant: Grant, device: DevicePage) -> Job | None:
         """Enter the turn, with the turn lock if it is an exclusive one; None if the request has ended."""
-        with self._lock:
-            job = self._jobs.get(grant.request_id)
-            self._last_lease = max(self._last_lease, grant.lease)
-            if job is None:  # cancelled while the grant was on its way
-                self._try_send(Finish(request_id=grant.request_id, lease=grant.lease))
-                return None
-            self._num_open_turns += not job.is_in_turn  # else it is open: the device was free and taken in ``submit``
-            job.is_in_turn = True
+        job = self._jobs.get(grant.request_id)
+        if job is None or not job.is_in_turn:  # else taken in ``submit``, which may still hold the lock
+            with self._lock:
+                job = self._jobs.get(grant.request_id)
+                self._last_lease = max(self._last_lease, grant.lease)
+                if job is None:  # cancelled while the grant was on its way
+                    self._try_send(Finish(request_id=grant.request_id, lease=grant.lease))
+                    return None
+                self._num_open_turns += not job.is_in_turn
+                job.is_in_turn = True
         if grant.is_exclusive and not device.try_take_turn():
             device.take_turn()  # another's last news is still on its way to the allocator
         return job

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
 import threading
 import time
@@ -11,7 +12,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import cast
-from uuid import uuid4
 
 import numpy as np
 from ray.exceptions import RayError
@@ -367,7 +367,7 @@ class SplitModel:
         now_s = time.monotonic()
         isolated_s = loaded.block_times.isolated_s
         return Request(
-            request_id=RequestId(uuid4().hex),
+            request_id=RequestId(os.urandom(16).hex()),
             model=self.settings.model,
             owner=loaded.thread.owner,
             arrival_s=now_s,

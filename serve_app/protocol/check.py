@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
-
-import numpy as np
 
 from serve_app.protocol.datatypes import DATATYPES, Datatype, datatype_named, datatype_of_onnx
 from serve_app.protocol.errors import (
@@ -105,6 +104,8 @@ def check_input_shape(header: InputHeader[Any], spec: TensorSpec, datatype: Data
         ShapeError: If an axis is negative, or differs from a fixed axis of the model, or the rank does, or no
             machine could address such a tensor.
     """
+    if header.shape == spec.shape and len(header.shape) <= MAX_RANK:
+        return
     found = f"input '{spec.name}' has shape {_short_list(header.shape)}"
     if any(length < 0 for length in header.shape):
         raise ShapeError(f"{found}; no axis can be negative")
@@ -120,7 +121,7 @@ def check_input_shape(header: InputHeader[Any], spec: TensorSpec, datatype: Data
     addressed_bytes = datatype.dtype.itemsize
     for length in header.shape:
         addressed_bytes *= max(length, 1)
-    if addressed_bytes > np.iinfo(np.intp).max:
+    if addressed_bytes > sys.maxsize:
         raise ShapeError(f"{found}; no machine can address a tensor of that size")
 
 

@@ -7,7 +7,7 @@ import pytest
 from fastapi import FastAPI, Request, Response
 
 from deployments.scheduling.errors import QueueFullError
-from serve_app.http import DirectPost, install_errors, read_body, response_in_pieces
+from serve_app.http import DirectApp, install_errors, read_body, response_in_pieces
 
 LIMIT_BYTES = 3 << 20
 
@@ -21,11 +21,9 @@ async def echo(request: Request) -> Response:
 
 @pytest.fixture(params=["direct", "routed"])
 def client(request: pytest.FixtureRequest) -> httpx.AsyncClient:
-    app = FastAPI()
+    app = DirectApp(path="/infer", handler=echo) if request.param == "direct" else FastAPI()
     install_errors(app)
-    if request.param == "direct":
-        app.add_middleware(DirectPost, path="/infer", handler=echo)
-    else:
+    if request.param == "routed":
         app.post("/infer")(echo)
 
     @app.get("/infer")
