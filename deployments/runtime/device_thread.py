@@ -165,13 +165,10 @@ class DeviceThread:
         _, mailbox, device = self._files
         if self._num_open_turns or not device.is_free or not device.try_take_turn():
             return
-        if not device.is_free:
-            device.end_turn()
-            return
         self._last_lease = lease = next_lease(self._last_lease)
         job.is_in_turn, self._num_open_turns = True, 1
         grant = Grant(request_id=job.request.request_id, lease=lease)
-        if not mailbox.try_send(os.fsencode(mailbox.path), encode(grant)):
+        if not device.is_free or not mailbox.try_send(os.fsencode(mailbox.path), encode(grant)):
             job.is_in_turn, self._num_open_turns = False, 0
             device.end_turn()
 
