@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from deployments.runtime.messages import Cancel, Finish, Grant, Submit, ToReplica, Undelivered, Yield
+from deployments.runtime.messages import Cancel, Finish, Grant, Submit, ToAllocator, ToReplica, Undelivered, Yield
 from deployments.runtime.settings import DeviceSettings
 from deployments.scheduling.request import RequestId
 from tests.raw_replica import RawReplica, make_request
@@ -52,6 +52,36 @@ def test_a_free_device_is_taken_while_the_allocator_sleeps(world: LeaseWorld) ->
         answer = replica.submit("r")
         assert answer.result(LIMIT_S)["ran"].tolist() == [0]
     world.wait_until(lambda: [turn.request_id for turn in world.slices()] == ["r"])
+
+
+def test_a_turn_of_a_free_device_begins_while_the_allocator_is_being_told(
+    world: LeaseWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replica = world.replica("m", 1)
+    send = replica.thread._try_send
+
+    def send_late(message: ToAllocator) -> None:
+        if isinstance(message, Submit):
+            replica.chain.wait_for_block()
+        send(message)
+
+    monkeypatch.setattr(replica.thread, "_try_send", send_late)
+    answer = replica.submit("r")
+    replica.chain.allow()
+    assert answer.result(LIMIT_S)["ran"].tolist() == [0]
+    world.wait_until(lambda: [turn.request_id for turn in world.slices()] == ["r"])
+
+
+def test_a_replica_that_cannot_tell_itself_of_a_free_device_is_granted_it(
+    world: LeaseWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replica = world.replica("m", 1)
+    assert replica.thread._files is not None
+    monkeypatch.setattr(replica.thread._files.mailbox, "try_send", lambda _path, _packet: False)
+    replica.chain.allow(2)
+    for name in ("r", "s"):
+        assert replica.submit(name).result(LIMIT_S)["ran"].tolist() == [0]
+    world.wait_until(lambda: [turn.request_id for turn in world.slices()] == ["r", "s"])
 
 
 def test_the_next_holder_starts_while_the_allocator_sleeps(world: LeaseWorld) -> None:
