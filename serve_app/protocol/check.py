@@ -104,17 +104,17 @@ def check_input_shape(header: InputHeader[Any], spec: TensorSpec, datatype: Data
         ShapeError: If an axis is negative, or differs from a fixed axis of the model, or the rank does, or no
             machine could address such a tensor.
     """
-    if header.shape == spec.shape and len(header.shape) <= MAX_RANK:
-        return
-    found = f"input '{spec.name}' has shape {_short_list(header.shape)}"
+
+    def refusal(why: str) -> ShapeError:
+        return ShapeError(f"input '{spec.name}' has shape {_short_list(header.shape)}; {why}")
+
     if any(length < 0 for length in header.shape):
-        raise ShapeError(f"{found}; no axis can be negative")
-    if spec.shape is not None:
-        takes = f"the model takes {describe_shape(spec.shape)}"
-        if len(header.shape) != len(spec.shape):
-            raise ShapeError(f"{found}; {takes}")
-        if any(isinstance(axis, int) and axis != length for length, axis in zip(header.shape, spec.shape, strict=True)):
-            raise ShapeError(f"{found}; {takes}")
+        raise refusal("no axis can be negative")
+    if spec.shape is not None and (
+        len(header.shape) != len(spec.shape)
+        or any(isinstance(axis, int) and axis != length for length, axis in zip(header.shape, spec.shape, strict=True))
+    ):
+        raise refusal(f"the model takes {describe_shape(spec.shape)}")
     if len(header.shape) > MAX_RANK:
         raise ShapeError(f"input '{spec.name}' has {len(header.shape)} axes; at most {MAX_RANK} are possible")
     # Zero axes count as one: numpy multiplies the others even where the tensor is empty.
@@ -122,7 +122,7 @@ def check_input_shape(header: InputHeader[Any], spec: TensorSpec, datatype: Data
     for length in header.shape:
         addressed_bytes *= max(length, 1)
     if addressed_bytes > sys.maxsize:
-        raise ShapeError(f"{found}; no machine can address a tensor of that size")
+        raise refusal("no machine can address a tensor of that size")
 
 
 def describe_shape(shape: tuple[int | str | None, ...]) -> str:
